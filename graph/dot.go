@@ -139,19 +139,26 @@ func dotVJP(a *adjoint, op *Op, cts []*Value) {
 			yFreeAt = nb
 		}
 		ct, yv := matchFloat(cts[0], a.val(y))
+		ctFree := seq(yFreeAt, yFreeAt+len(yFree))
 		grad := dotAttr{
-			lhsBatch: seq(0, nb), rhsBatch: yb,
-			lhsContract: seq(yFreeAt, yFreeAt+len(yFree)), rhsContract: yFree,
+			lhsBatch: seq(0, nb), rhsBatch: yb, lhsContract: ctFree, rhsContract: yFree,
 			precision: at.precision, out: a.gradDType(x),
 		}
-		g := dot(ct, yv, grad) // batch, x's free, x's contracted in y's order
-		order := slices.Sorted(slices.Values(yc))
-		have := slices.Clone(xb)
-		have = append(have, xFree...)
-		for _, d := range order {
-			have = append(have, xc[slices.Index(yc, d)])
+		// The product has x's batch, free and contracted dimensions, the last in
+		// y's order; with the operands exchanged the last two groups are. Take
+		// the order that needs no transpose, if there is one.
+		var contracted []int
+		for _, d := range slices.Sorted(slices.Values(yc)) {
+			contracted = append(contracted, xc[slices.Index(yc, d)])
 		}
-		a.add(x, Transpose(g, inversePerm(have)...))
+		have := slices.Concat(xb, xFree, contracted)
+		if swapped := slices.Concat(xb, contracted, xFree); !isIota(have) && isIota(swapped) {
+			have = swapped
+			grad.lhsBatch, grad.rhsBatch = grad.rhsBatch, grad.lhsBatch
+			grad.lhsContract, grad.rhsContract = grad.rhsContract, grad.lhsContract
+			ct, yv = yv, ct
+		}
+		a.add(x, Transpose(dot(ct, yv, grad), inversePerm(have)...))
 	}
 }
 
