@@ -1,0 +1,112 @@
+package pjrt
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"titan/dtype"
+)
+
+// Buffer is an array on one device.
+type Buffer struct {
+	*ref
+	c       *Client
+	dt      dtype.DType
+	dims    []int
+	dev     *Device
+	donated atomic.Pointer[donation]
+}
+
+// donation names who took a buffer's contents.
+type donation struct{ program string }
+
+// hold is ref.hold with an error that says whether the contents were donated.
+func (b *Buffer) use() error {
+	if d := b.donated.Load(); d != nil {
+		return fmt.Errorf("pjrt: %v was donated to %s", b, d.program)
+	}
+	return b.hold()
+}
+
+// Close frees the buffer; the contents if they were not donated, and the
+// plugin's handle in any case. Computations that were started with it go on.
+func (b *Buffer) Close() error { return b.close() }
+
+// Client returns the client the buffer belongs to.
+func (b *Buffer) Client() *Client { return b.c }
+
+// DType returns the element type.
+func (b *Buffer) DType() dtype.DType { return b.dt }
+
+// Dims returns the shape: of the shard on this device if the array is sharded.
+func (b *Buffer) Dims() []int { return slices.Clone(b.dims) }
+
+// Device returns the device that holds the buffer.
+func (b *Buffer) Device() *Device { return b.dev }
+
+// Size returns the bytes of the array in dense host memory.
+func (b *Buffer) Size() int {
+	n, _ := sizeOf(b.dt, b.dims) // it exists, so it is fine
+	return n
+}
+
+// OnDeviceSize returns the bytes the array takes on its device, padding
+// included.
+func (b *Buffer) OnDeviceSize() (int, error) {
+	n, err := b.word(sBufSize)
+	return int(n), err
+}
+
+// UnsafePointer returns the device address, for identity checks in tests.
+func (b *Buffer) UnsafePointer() (uintptr, error) { return b.word(sBufPointer) }
+
+func (b *Buffer) word(s slot[handleOutArgs]) (uintptr, error) {
+	if err := b.use(); err != nil {
+		return 0, err
+	}
+	defer b.drop()
+	return getWord(b.p, s, b.h)
+}
+
+// Delete drops the contents but keeps the handle.
+func (b *Buffer) Delete() error {
+	if err := b.hold(); err != nil {
+		return err
+	}
+	defer b.drop()
+	return sBufDelete.call(b.p, &handleArgs{obj: b.h})
+}
+
+// IsDeleted reports whether the contents are gone: deleted, donated or closed.
+func (b *Buffer) IsDeleted() bool {
+	if b.hold() != nil {
+		return true
+	}
+	defer b.drop()
+	a := &flagArgs{obj: b.h}
+	return sBufIsDeleted.call(b.p, a) != nil || a.out
+}
+
+// Ready returns an event for the computation or transfer that produces b.
+func (b *Buffer) Ready() (*Event, error) {
+	if err := b.use(); err != nil {
+		return nil, err
+	}
+	defer b.drop()
+	if err := b.c.fam.join(kindEvent); err != nil {
+		return nil, err
+	}
+	h, err := getWord(b.p, sBufReady, b.h)
+	if err != nil {
+		b.c.fam.leave(kindEvent)
+		return nil, err
+	}
+	e := newPendingEvent()
+	watchEvent(b.p, &b.c.fam, h, e.complete)
+	return e, nil
+}
+
+func (b *Buffer) String() string {
+	return fmt.Sprintf("buffer %v%v on %v", b.dt, b.dims, b.dev)
+}

@@ -1,0 +1,210 @@
+package pjrt
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+)
+
+// ExecuteOptions configures one run.
+type ExecuteOptions struct {
+	// NonDonatable lists arguments to keep although the program donates them;
+	// the plugin copies them.
+	NonDonatable []int
+	// LaunchID tags the run. It should be equal on all processes of a run.
+	LaunchID int
+}
+
+// frame is everything one Execute call passes, in two heap objects.
+type frame struct {
+	args executeArgs
+	opts executeOptions
+}
+
+// Execute starts the program. args[d] are the arguments on the d-th of
+// x.Devices(). It returns the outputs by device, which may be passed on before
+// they are computed, and one event for the completion on all devices. Donated
+// arguments lose their contents but still have to be closed.
+func (x *LoadedExecutable) Execute(args [][]*Buffer, o ExecuteOptions) (outs [][]*Buffer, done *Event, err error) {
+	if err := x.loaded.hold(); err != nil {
+		return nil, nil, err
+	}
+	defer x.loaded.drop()
+	nd, no := len(x.devices), x.numOutputs
+	if len(args) != nd {
+		return nil, nil, fmt.Errorf("pjrt: %s: arguments for %d devices, the program runs on %d here", x.name, len(args), nd)
+	}
+	na := len(args[0])
+	call, err := x.take(args, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer call.release()
+	if err := x.reserve(nd*no, nd); err != nil {
+		return nil, nil, err
+	}
+	// words holds, in order: argument list pointers, output list pointers,
+	// events, argument handles, output handles, non-donatable indices. It
+	// holds addresses of itself, so it stays pinned during the call.
+	keep := len(o.NonDonatable)
+	words := make([]uintptr, 3*nd+nd*na+nd*no+keep+1)
+	in, out, ev := words[:nd], words[nd:2*nd], words[2*nd:3*nd]
+	inH := words[3*nd : 3*nd+nd*na]
+	outH := words[3*nd+nd*na : 3*nd+nd*na+nd*no]
+	keepW := words[3*nd+nd*na+nd*no:]
+	f := new(frame)
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(&words[0])
+	pin.Pin(f)
+	addr := func(w []uintptr) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(w))) }
+	for d, bs := range args {
+		for i, b := range bs {
+			inH[d*na+i] = b.h
+		}
+		in[d], out[d] = addr(inH[d*na:]), addr(outH[d*no:])
+	}
+	for i, k := range o.NonDonatable {
+		keepW[i] = uintptr(k)
+	}
+	f.opts = executeOptions{header: header{size: cExecuteOptions}, launchID: int32(o.LaunchID), nonDonatable: addr(keepW), numNonDonatable: uintptr(keep)}
+	f.args = executeArgs{loaded: x.loaded.h, options: uintptr(unsafe.Pointer(&f.opts)), arguments: addr(in), numDevices: uintptr(nd), numArgs: uintptr(na), outputs: addr(out), events: addr(ev)}
+	if err := sExecute.call(x.p, &f.args); err != nil {
+		x.unreserve(nd*no, nd)
+		return nil, nil, compileError(err)
+	}
+	outs = x.wrap(outH)
+	return outs, x.join(ev), nil
+}
+
+// arguments are the buffers one call holds.
+type arguments struct{ held []*Buffer }
+
+func (a *arguments) release() {
+	for _, b := range a.held {
+		b.drop()
+	}
+}
+
+// take checks and holds the arguments.
+func (x *LoadedExecutable) take(args [][]*Buffer, o ExecuteOptions) (*arguments, error) {
+	a := &arguments{held: make([]*Buffer, 0, len(args)*len(args[0]))}
+	for d, bs := range args {
+		if len(bs) != len(args[0]) {
+			a.release()
+			return nil, fmt.Errorf("pjrt: %s: %d arguments for device %d, %d for device 0", x.name, len(bs), d, len(args[0]))
+		}
+		for i, b := range bs {
+			err := x.checkArgument(b, d)
+			if err == nil {
+				err = b.use()
+			}
+			if err != nil {
+				a.release()
+				return nil, fmt.Errorf("%s: argument %d on device %d: %w", x.name, i, d, err)
+			}
+			a.held = append(a.held, b)
+		}
+	}
+	return a, nil
+}
+
+func (x *LoadedExecutable) checkArgument(b *Buffer, d int) error {
+	switch {
+	case b == nil:
+		return errors.New("pjrt: no buffer")
+	case b.c != x.c:
+		return errors.New("pjrt: the buffer belongs to another client")
+	case b.dev != x.devices[d]:
+		return fmt.Errorf("pjrt: %v, want %v", b, x.devices[d])
+	}
+	return nil
+}
+
+// reserve takes places for the results of a call.
+func (x *LoadedExecutable) reserve(buffers, events int) error {
+	for i := range buffers + events {
+		k := kindBuffer
+		if i >= buffers {
+			k = kindEvent
+		}
+		if err := x.c.fam.join(k); err != nil {
+			x.unreserve(min(i, buffers), max(0, i-buffers))
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *LoadedExecutable) unreserve(buffers, events int) {
+	for range buffers {
+		x.c.fam.leave(kindBuffer)
+	}
+	for range events {
+		x.c.fam.leave(kindEvent)
+	}
+}
+
+func (x *LoadedExecutable) wrap(hs []uintptr) [][]*Buffer {
+	nd, no := len(x.devices), x.numOutputs
+	outs := make([][]*Buffer, nd)
+	for d := range outs {
+		outs[d] = make([]*Buffer, no)
+		for i := range no {
+			out := x.outputs[i]
+			outs[d][i] = &Buffer{ref: newRef(x.p, &x.c.fam, kindBuffer, &sBufDestroy, hs[d*no+i]), c: x.c, dt: out.DType, dims: out.Dims, dev: x.devices[d]}
+		}
+	}
+	return outs
+}
+
+// join makes one event of the devices' events.
+func (x *LoadedExecutable) join(hs []uintptr) *Event {
+	e := newPendingEvent()
+	var left atomic.Int32
+	var failed atomic.Pointer[error]
+	left.Store(int32(len(hs)))
+	for _, h := range hs {
+		watchEvent(x.p, &x.c.fam, h, func(err error) {
+			if err != nil {
+				failed.CompareAndSwap(nil, &err)
+			}
+			if left.Add(-1) > 0 {
+				return
+			}
+			if first := failed.Load(); first != nil {
+				e.complete(*first)
+				return
+			}
+			e.complete(nil)
+		})
+	}
+	return e
+}
+
+// Run executes and waits for all devices. On failure the outputs are closed.
+func (x *LoadedExecutable) Run(args [][]*Buffer, o ExecuteOptions) ([][]*Buffer, error) {
+	outs, done, err := x.Execute(args, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := done.Await(); err != nil {
+		return nil, errors.Join(err, CloseBuffers(outs...))
+	}
+	return outs, nil
+}
+
+// CloseBuffers closes all buffers of the lists; nil buffers are skipped.
+func CloseBuffers(lists ...[]*Buffer) error {
+	var errs []error
+	for _, l := range lists {
+		for _, b := range l {
+			if b != nil {
+				errs = append(errs, b.Close())
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

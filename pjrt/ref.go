@@ -1,0 +1,179 @@
+package pjrt
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// kind says what a plugin object is, for LiveObjects and for messages.
+type kind uint8
+
+const (
+	kindClient kind = iota
+	kindTopology
+	kindExecutable
+	kindLoaded
+	kindBuffer
+	kindEvent
+	numKinds
+)
+
+var kindNames = [numKinds]string{"client", "topology", "executable", "loaded executable", "buffer", "event"}
+
+func (k kind) String() string { return kindNames[k] }
+
+var live [numKinds]atomic.Int64
+
+// LiveObjects counts the plugin objects of this process that are not destroyed
+// yet, by kind: "client", "topology", "executable", "loaded executable",
+// "buffer" and "event". Kinds without objects are left out. It is for leak
+// tests.
+func LiveObjects() map[string]int {
+	m := map[string]int{}
+	for k := range live {
+		if n := live[k].Load(); n != 0 {
+			m[kind(k).String()] = int(n)
+		}
+	}
+	return m
+}
+
+// ref guards one plugin handle. A call that passes the handle to the plugin
+// holds the ref meanwhile; close marks it, and whoever lets go last destroys
+// the handle. So a handle never dangles under a running call.
+type ref struct {
+	state   atomic.Int64 // 2*holders + 1 if closed
+	h       uintptr
+	p       *Plugin
+	family  *family // accounts for the object at its parent; may be nil
+	kind    kind
+	destroy *slot[handleArgs]
+}
+
+// init prepares r. The object must have been reserved at fam before.
+func (r *ref) init(p *Plugin, fam *family, k kind, destroy *slot[handleArgs], h uintptr) {
+	r.h, r.p, r.family, r.kind, r.destroy = h, p, fam, k, destroy
+	live[k].Add(1)
+}
+
+func newRef(p *Plugin, fam *family, k kind, destroy *slot[handleArgs], h uintptr) *ref {
+	r := new(ref)
+	r.init(p, fam, k, destroy, h)
+	return r
+}
+
+// hold keeps the handle alive until drop.
+func (r *ref) hold() error {
+	for {
+		s := r.state.Load()
+		if s&1 != 0 {
+			return closedError(r.kind)
+		}
+		if r.state.CompareAndSwap(s, s+2) {
+			return nil
+		}
+	}
+}
+
+func (r *ref) drop() {
+	if r.state.Add(-2) == 1 {
+		r.free()
+	}
+}
+
+func (r *ref) closed() bool { return r.state.Load()&1 != 0 }
+
+// close is idempotent. The error of a destruction that has to wait for a
+// running call is not reported.
+func (r *ref) close() error {
+	switch old := r.state.Or(1); {
+	case old&1 != 0:
+		return nil
+	case old == 0:
+		return r.free()
+	}
+	return nil
+}
+
+func (r *ref) free() error {
+	err := r.destroy.call(r.p, &handleArgs{obj: r.h})
+	live[r.kind].Add(-1)
+	if r.family != nil {
+		r.family.leave(r.kind)
+	}
+	return err
+}
+
+// family accounts for the live children of a client or topology.
+type family struct {
+	mu     sync.Mutex
+	closed bool
+	owner  kind
+	n      [numKinds]int
+}
+
+// join reserves a place for a child of kind k, or fails after Close.
+func (f *family) join(k kind) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return closedError(f.owner)
+	}
+	f.n[k]++
+	return nil
+}
+
+func (f *family) leave(k kind) {
+	f.mu.Lock()
+	f.n[k]--
+	f.mu.Unlock()
+}
+
+// dissolve marks the family closed, unless children are left. Events are waited
+// for: they complete by themselves.
+func (f *family) dissolve() (already bool, err error) {
+	for end := time.Now().Add(closeWait); ; time.Sleep(time.Millisecond) {
+		f.mu.Lock()
+		if f.closed {
+			f.mu.Unlock()
+			return true, nil
+		}
+		children := f.children(kindEvent)
+		if children == "" && f.n[kindEvent] == 0 {
+			f.closed = true
+			f.mu.Unlock()
+			return false, nil
+		}
+		events := f.n[kindEvent]
+		f.mu.Unlock()
+		if children != "" {
+			return false, fmt.Errorf("pjrt: Close of a %s that still has %s: close them first", f.owner, children)
+		}
+		if time.Now().After(end) {
+			return false, fmt.Errorf("pjrt: Close of a %s with %d operations still running after %v", f.owner, events, closeWait)
+		}
+	}
+}
+
+// closeWait bounds how long Close waits for operations in flight.
+const closeWait = 30 * time.Second
+
+func (f *family) children(except kind) string {
+	var s []string
+	for k, n := range f.n {
+		if n > 0 && kind(k) != except {
+			s = append(s, plural(n, kind(k).String()))
+		}
+	}
+	return strings.Join(s, ", ")
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
