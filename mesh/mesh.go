@@ -17,6 +17,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"titan/mesh/nearest"
 )
 
 // Axis is one named direction of a mesh with its number of devices.
@@ -34,7 +36,9 @@ type Mesh struct {
 	axes   []Axis
 	stride []int // positions between neighbours along each axis
 	ids    []int // device id at each position
-	place  *placement
+
+	position map[int]int  // of each device id; nil if ids are positions
+	devices  []DeviceInfo // by position; nil if only ids are known
 }
 
 // New returns a mesh of the given axes. ids holds the device id at every
@@ -42,7 +46,7 @@ type Mesh struct {
 //
 // It refuses a mesh without axes, names other than [a-zA-Z_][a-zA-Z0-9_]*,
 // names used twice, sizes below one, a product of sizes beyond int32 (XLA's
-// type for partition ids), and ids that are negative, repeated or of another number than
+// type for partition ids), and ids that are negative, repeated or not as many as
 // the product of the sizes.
 func New(axes []Axis, ids []int) (*Mesh, error) {
 	n, err := checkAxes(axes)
@@ -76,6 +80,9 @@ func New(axes []Axis, ids []int) (*Mesh, error) {
 		seen[id] = p
 	}
 	m.ids = slices.Clone(ids)
+	if !m.IotaIDs() {
+		m.position = seen
+	}
 	return m, nil
 }
 
@@ -128,10 +135,18 @@ func describe(axes []Axis) string {
 }
 
 // Axes returns the axes, slowest first.
-func (m *Mesh) Axes() []Axis { return slices.Clone(m.axes) }
+func (m *Mesh) Axes() []Axis {
+	if m == nil {
+		return nil
+	}
+	return slices.Clone(m.axes)
+}
 
 // index returns the place of an axis among the axes, or -1.
 func (m *Mesh) index(name string) int {
+	if m == nil {
+		return -1
+	}
 	return slices.IndexFunc(m.axes, func(a Axis) bool { return a.Name == name })
 }
 
@@ -147,15 +162,48 @@ func (m *Mesh) AxisSize(name string) int {
 // Has reports whether the mesh has an axis of this name.
 func (m *Mesh) Has(name string) bool { return m.index(name) >= 0 }
 
+// CheckAxis returns an error that names the nearest axis if the mesh has none of
+// this name.
+func (m *Mesh) CheckAxis(name string) error {
+	if m.Has(name) {
+		return nil
+	}
+	if m == nil {
+		return fmt.Errorf("mesh: there is no mesh to have an axis %q", name)
+	}
+	names := make([]string, len(m.axes))
+	for i, a := range m.axes {
+		names[i] = a.Name
+	}
+	hint := nearest.Name(name, names)
+	if hint != "" {
+		hint = fmt.Sprintf("; did you mean %q?", hint)
+	}
+	return fmt.Errorf("mesh: there is no axis %q in %v%s", name, m, hint)
+}
+
 // Size returns the number of positions, the product of the axis sizes.
-func (m *Mesh) Size() int { return len(m.ids) }
+func (m *Mesh) Size() int {
+	if m == nil {
+		return 0
+	}
+	return len(m.ids)
+}
 
 // IDs returns the device id at every position: the device assignment of a
 // program compiled for this mesh.
-func (m *Mesh) IDs() []int { return slices.Clone(m.ids) }
+func (m *Mesh) IDs() []int {
+	if m == nil {
+		return nil
+	}
+	return slices.Clone(m.ids)
+}
 
 // IotaIDs reports whether every device id equals its position.
 func (m *Mesh) IotaIDs() bool {
+	if m == nil {
+		return false
+	}
 	for p, id := range m.ids {
 		if p != id {
 			return false
@@ -167,7 +215,7 @@ func (m *Mesh) IotaIDs() bool {
 // Coords returns the coordinate of a position along every axis, nil if the
 // position is not in 0..Size()-1.
 func (m *Mesh) Coords(position int) []int {
-	if position < 0 || position >= len(m.ids) {
+	if position < 0 || position >= m.Size() {
 		return nil
 	}
 	c := make([]int, len(m.axes))
@@ -183,7 +231,7 @@ func (m *Mesh) coord(position, i int) int { return position / m.stride[i] % m.ax
 // Position returns the position at the given coordinates, one for each axis.
 // It is -1 if their number is wrong or one lies outside its axis.
 func (m *Mesh) Position(coords ...int) int {
-	if len(coords) != len(m.axes) {
+	if m == nil || len(coords) != len(m.axes) {
 		return -1
 	}
 	p := 0
@@ -199,8 +247,14 @@ func (m *Mesh) Position(coords ...int) int {
 // PositionOf returns the position of a device, and false if the mesh does not
 // hold it.
 func (m *Mesh) PositionOf(deviceID int) (int, bool) {
-	p := slices.Index(m.ids, deviceID)
-	return p, p >= 0
+	switch {
+	case m == nil:
+		return 0, false
+	case m.position != nil:
+		p, ok := m.position[deviceID]
+		return p, ok
+	}
+	return deviceID, deviceID >= 0 && deviceID < len(m.ids)
 }
 
 // DeviceCoord returns the coordinate of a device along an axis, and false if
@@ -222,12 +276,15 @@ func (m *Mesh) DeviceCoord(deviceID int, axis string) (int, bool) {
 // Members are positions, which is what XLA wants in replica_groups of a
 // program with one replica that sets use_global_device_ids.
 func (m *Mesh) Groups(axes ...string) ([][]int, error) {
+	if m == nil {
+		return nil, errors.New("mesh: there is no mesh to form groups in")
+	}
 	in := make([]bool, len(m.axes))
 	members := []int{0}
 	for _, name := range axes {
 		i := m.index(name)
 		if i < 0 {
-			return nil, fmt.Errorf("mesh: there is no axis %q; the mesh is %v", name, m)
+			return nil, m.CheckAxis(name)
 		}
 		if in[i] {
 			return nil, fmt.Errorf("mesh: axis %q is given twice for a group", name)
