@@ -222,7 +222,7 @@ func (b *Builder) emit1(kind opKind, attr any, operands ...*Value) *Value {
 	return b.emit(kind, attr, operands...).results[0]
 }
 
-// inputOptions collects what the options of Input and Output say.
+// portOptions collects what the options of Input and Output say.
 type portOptions struct {
 	spec *sharding.Spec
 	host bool
@@ -230,7 +230,7 @@ type portOptions struct {
 	don  bool
 }
 
-// PortOption says how an input or output is placed.
+// PortOption says how an input or output is placed; nil says nothing.
 type PortOption func(*portOptions)
 
 // Sharded splits the array over the mesh as s says.
@@ -305,7 +305,9 @@ func (b *Builder) Output(name string, v *Value, opts ...PortOption) {
 func (b *Builder) portOptions(kind, name string, t Type, opts []PortOption) portOptions {
 	var o portOptions
 	for _, f := range opts {
-		f(&o)
+		if f != nil {
+			f(&o)
+		}
 	}
 	if o.spec != nil {
 		b.checkSpec(kind+" "+fmt.Sprintf("%q", name), *o.spec, t.Shape)
