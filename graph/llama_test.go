@@ -15,6 +15,7 @@ type llama struct {
 	scan                                        bool
 	remat                                       *Policy
 	shard                                       func(name string) PortOption
+	adamw                                       bool // clip to norm 1 and AdamW instead of SGD
 }
 
 type decoderLayer struct {
@@ -67,7 +68,7 @@ func (c llama) layer(x *Value, l decoderLayer, cos, sin, mask *Value) *Value {
 	return Add(x, Einsum("bsf,fd->bsd", g, l.down))
 }
 
-// step records loss, gradient and an SGD update with donated parameters.
+// step records loss, gradient and an update of the donated parameters.
 func (c llama) step(b *Builder) error {
 	shard := c.shard
 	if shard == nil {
@@ -135,8 +136,30 @@ func (c llama) step(b *Builder) error {
 	loss := Mean(nll)
 	grads := Grad(loss, params...)
 	b.Output("loss", loss)
+	if !c.adamw {
+		for i, p := range params {
+			b.Output(names[i], Sub(p, MulScalar(grads[i], 0.1)), Into(p))
+		}
+		return nil
+	}
+	count := b.Input("count", T(F32))
+	square := b.Scalar(F32, 0)
+	for _, g := range grads {
+		square = Add(square, Sum(Square(g)))
+	}
+	clip := Min(b.Scalar(F32, 1), Rsqrt(AddScalar(square, 1e-12)))
+	power := func(beta float64) *Value { return Sub(b.Scalar(F32, 1), Pow(b.Scalar(F32, beta), count)) }
+	c1, c2 := power(0.9), power(0.95)
 	for i, p := range params {
-		b.Output(names[i], Sub(p, MulScalar(grads[i], 0.1)), Into(p))
+		mu := b.Input(names[i]+".mu", p.Type(), Donated(), shard(names[i]))
+		nu := b.Input(names[i]+".nu", p.Type(), Donated(), shard(names[i]))
+		g := Mul(grads[i], clip)
+		mu2 := Add(MulScalar(mu, 0.9), MulScalar(g, 0.1))
+		nu2 := Add(MulScalar(nu, 0.95), MulScalar(Square(g), 0.05))
+		update := Add(Div(Div(mu2, c1), AddScalar(Sqrt(Div(nu2, c2)), 1e-8)), MulScalar(p, 0.1))
+		b.Output(names[i], Sub(p, MulScalar(update, 3e-4)), Into(p))
+		b.Output(names[i]+".mu", mu2, Into(mu))
+		b.Output(names[i]+".nu", nu2, Into(nu))
 	}
 	return nil
 }
