@@ -13,6 +13,7 @@ package sharding
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -30,12 +31,12 @@ type Spec struct {
 	err error // what P could not read, reported by Validate
 }
 
-type anyDim struct{}
+type anyDim int
 
 type openDim struct{ axes []string }
 
 // Any is a dimension whose split is left to the compiler.
-var Any = anyDim{}
+const Any anyDim = 0
 
 // OpenAfter is a dimension split over the given axes, major to minor, that the
 // compiler may split further.
@@ -77,7 +78,8 @@ func Replicated(rank int) Spec {
 func (s Spec) Rank() int { return max(len(s.Dims), len(s.Open)) }
 
 // Dim returns the axes that dimension i is split over, major to minor; none
-// beyond the dimensions mentioned.
+// beyond the dimensions mentioned. The result is part of the spec: do not write
+// to it.
 func (s Spec) Dim(i int) []string {
 	if i < 0 || i >= len(s.Dims) {
 		return nil
@@ -87,6 +89,20 @@ func (s Spec) Dim(i int) []string {
 
 // IsOpen reports whether the split of dimension i is left to the compiler.
 func (s Spec) IsOpen(i int) bool { return i >= 0 && i < len(s.Open) && s.Open[i] }
+
+// Without returns the spec with some axes taken away: what is left of the
+// split once an array is gathered over them.
+func (s Spec) Without(axes ...string) Spec {
+	out := Spec{Dims: make([][]string, len(s.Dims)), Open: slices.Clone(s.Open), err: s.err}
+	for i, d := range s.Dims {
+		for _, a := range d {
+			if !slices.Contains(axes, a) {
+				out.Dims[i] = append(out.Dims[i], a)
+			}
+		}
+	}
+	return out
+}
 
 // Axes returns the axes in use, in the order of the dimensions.
 func (s Spec) Axes() []string {
@@ -118,7 +134,7 @@ func (s Spec) String() string {
 	for i := range parts {
 		axes := make([]string, 0, len(s.Dim(i))+1)
 		for _, a := range s.Dim(i) {
-			axes = append(axes, `"`+a+`"`)
+			axes = append(axes, strconv.Quote(a))
 		}
 		if s.IsOpen(i) {
 			axes = append(axes, "?")
@@ -149,7 +165,7 @@ func (s Spec) Shardy(meshName string, rank int) string {
 			if k > 0 {
 				b.WriteString(", ")
 			}
-			b.WriteString(`"` + a + `"`)
+			b.WriteString(strconv.Quote(a))
 		}
 		if s.IsOpen(i) {
 			if len(s.Dim(i)) > 0 {

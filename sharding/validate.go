@@ -29,8 +29,8 @@ func (s Spec) Validate(m *mesh.Mesh, shape []int) error {
 		}
 		n := 1
 		for _, a := range s.Dim(i) {
-			if !m.Has(a) {
-				return fmt.Errorf("sharding: dimension %d is split over %q, which is not an axis of the mesh %v", i, a, m)
+			if err := m.CheckAxis(a); err != nil {
+				return fmt.Errorf("sharding: dimension %d of %v: %w", i, s, err)
 			}
 			if j, ok := used[a]; ok {
 				return fmt.Errorf("sharding: axis %q splits dimension %d and again dimension %d in %v; an axis can be used once", a, j, i, s)
@@ -45,13 +45,18 @@ func (s Spec) Validate(m *mesh.Mesh, shape []int) error {
 	return nil
 }
 
+// unevenError says that a dimension does not divide over n shards.
 func unevenError(dim, size, n int, axes []string, m *mesh.Mesh) error {
 	over := make([]string, len(axes))
 	for i, a := range axes {
 		over[i] = fmt.Sprintf("%s=%d", a, m.AxisSize(a))
 	}
-	return fmt.Errorf("sharding: dimension %d of size %d does not divide over %s (%d shards); make it a multiple of %d or split it over fewer devices",
-		dim, size, strings.Join(over, " × "), n, n)
+	sizes := fmt.Sprintf("the nearest size that does is %d", n)
+	if size > n {
+		sizes = fmt.Sprintf("the nearest sizes that do are %d and %d", size/n*n, size/n*n+n)
+	}
+	return fmt.Errorf("sharding: dimension %d of size %d does not divide over %s (%d shards); %s",
+		dim, size, strings.Join(over, " × "), n, sizes)
 }
 
 // Shard returns the shape of one device's part of an array of this shape.
