@@ -70,7 +70,7 @@ func broadcastShape(x, y []int) ([]int, bool) {
 // broadcast2 brings x and y to a common shape.
 func broadcast2(op string, x, y *Value) (*Value, *Value) {
 	if x == nil || y == nil {
-		panic(abort{&Error{Op: op, Msg: "operand is nil"}})
+		mistake(op, "operand is nil")
 	}
 	if x.typ.Equal(y.typ) {
 		return x, y

@@ -2,7 +2,6 @@ package graph
 
 import (
 	"fmt"
-	"runtime/debug"
 	"strings"
 
 	"titan/mesh"
@@ -10,13 +9,18 @@ import (
 )
 
 // Builder records a program. It is handed to the function given to Trace and
-// is valid only until that function returns. It is not safe for concurrent use.
+// is valid only until that function returns; what is recorded later is not part
+// of any program, and Module.Verify reports it. It is not safe for concurrent
+// use.
 type Builder struct {
 	m      *Module
 	frames []*frame
 	done   bool
 	at     *position // position for ops that differentiation writes
 	consts map[constKey]*Value
+	failed *Error     // the first mistake, kept in case traced code recovers from it
+	late   *Error     // the first op recorded after Trace had returned
+	inputs []position // where each input was declared
 }
 
 // frame is a block that is being recorded.
@@ -33,15 +37,23 @@ type frame struct {
 }
 
 // Trace records the program that f writes and verifies it. m is the mesh that
-// shardings refer to, nil for one device. Mistakes come back as an *Error.
+// shardings refer to, nil for one device. Mistakes come back as an *Error with
+// the line of Go that made them, panics of f as one with the stack.
 func Trace(name string, m *mesh.Mesh, f func(b *Builder) error) (mod *Module, err error) {
+	pos := here(1)
+	bad := func(format string, args ...any) error {
+		return &Error{Op: "trace", Pos: pos.String(), Msg: fmt.Sprintf(format, args...)}
+	}
+	if f == nil {
+		return nil, bad("%s: there is no function to trace", name)
+	}
 	mod = &Module{name: name, mesh: m}
 	if m != nil {
 		for _, a := range m.Axes() {
 			mod.axes = append(mod.axes, a.Name)
 		}
 		if len(mod.axes) > 64 {
-			return nil, &Error{Op: "trace", Msg: "a mesh can have at most 64 axes"}
+			return nil, bad("a mesh can have at most 64 axes, this one has %d", len(mod.axes))
 		}
 	}
 	mod.main = &Block{module: mod}
@@ -49,22 +61,27 @@ func Trace(name string, m *mesh.Mesh, f func(b *Builder) error) (mod *Module, er
 	mod.builder = b
 	b.push(&frame{block: mod.main})
 	defer func() {
-		b.done = true
 		if r := recover(); r != nil {
 			mod, err = nil, panicError(name, r)
 		}
+		b.close()
 	}()
 	if err := f(b); err != nil {
 		return nil, fmt.Errorf("tracing %s: %w", name, err)
 	}
+	if b.failed != nil {
+		return nil, b.failed
+	}
 	if len(mod.outputs) == 0 {
-		return nil, &Error{Op: "trace", Msg: fmt.Sprintf("%s has no outputs; call Builder.Output", name)}
+		return nil, bad("%s has no outputs; call Builder.Output", name)
 	}
 	for i, p := range mod.inputs {
 		if p.Alias == aliasPending {
-			return nil, &Error{Op: "trace", Msg: fmt.Sprintf("input %d %q is donated but no output takes it", i, p.Name)}
+			return nil, &Error{Op: "input", Pos: b.inputs[i].String(), Operands: []string{describe(mod.main.args[i])},
+				Msg: fmt.Sprintf("input %d %q is donated but no output takes its memory; declare the output with Into, or drop Donated", i, p.Name)}
 		}
 	}
+	b.checkPass("recording")
 	mod.prune()
 	if err := mod.Verify(); err != nil {
 		return nil, err
@@ -72,17 +89,13 @@ func Trace(name string, m *mesh.Mesh, f func(b *Builder) error) (mod *Module, er
 	return mod, nil
 }
 
-// panicError turns what was recovered into an *Error. A panic of the traced
-// code itself keeps its stack.
-func panicError(name string, r any) error {
-	if a, ok := r.(abort); ok {
-		return a.err
+func (v *Value) b() *Builder {
+	if v == nil {
+		pos := here(1)
+		panic(abort{&Error{Op: callee(pos.stack()), Pos: pos.String(), Msg: "an operand is nil"}})
 	}
-	pos := here(3)
-	return &Error{Op: "trace", Pos: pos.String(), Msg: fmt.Sprintf("tracing %s panicked: %v", name, r), Stack: string(debug.Stack())}
+	return v.block.module.builder
 }
-
-func (v *Value) b() *Builder { return v.block.module.builder }
 
 func (b *Builder) push(f *frame) {
 	f.alias = map[*Value]*Value{}
@@ -123,14 +136,23 @@ func (b *Builder) useAt(top int, op string, v *Value) *Value {
 	if v.block == b.frames[top].block {
 		return v
 	}
-	if v.block.module != b.m {
-		b.fail(op, "operand %v belongs to the program %q, not to %q", v.typ, v.block.module.name, b.m.name)
+	if v.block.module != b.m && !b.done {
+		if late := v.block.module.builder.late; late != nil && v.block == v.b().top().block {
+			b.fail(op, "operand %v was made after the trace it belongs to had ended: %v", v.typ, late)
+		}
+		b.fail(op, "operand %v belongs to the program %q, not to %q; values live in one Trace, data passes between programs through Input and Output", v.typ, v.block.module.name, b.m.name)
 	}
 	for i := top - 1; i >= 0; i-- {
 		if v.block != b.frames[i].block {
 			continue
 		}
 		for _, f := range b.frames[i+1 : top+1] {
+			v = f.captured(v)
+		}
+		return v
+	}
+	if b.done {
+		for _, f := range b.frames[1 : top+1] {
 			v = f.captured(v)
 		}
 		return v
@@ -153,7 +175,7 @@ func (f *frame) captured(v *Value) *Value {
 // result types and finds mistakes in the operands.
 func (b *Builder) emit(kind opKind, attr any, operands ...*Value) *Op {
 	if b.done {
-		panic(fmt.Sprintf("graph: %s recorded after Trace(%q) has returned", defs[kind].name, b.m.name))
+		b.recordedLate(defs[kind].name, b.position(2))
 	}
 	op := &Op{kind: kind, attr: attr, block: b.top().block, pos: b.position(2)}
 	op.operands = make([]*Value, len(operands))
@@ -251,6 +273,10 @@ const aliasPending = -2
 
 // Input declares an argument of the program.
 func (b *Builder) Input(name string, t Type, opts ...PortOption) *Value {
+	if b.done {
+		b.recordedLate("input", b.position(1))
+		return b.top().block.addArg(t)
+	}
 	if len(b.frames) != 1 {
 		b.fail("input", "input %q is declared inside a region; declare inputs at the top level", name)
 	}
@@ -263,6 +289,7 @@ func (b *Builder) Input(name string, t Type, opts ...PortOption) *Value {
 		p.Alias = aliasPending
 	}
 	b.m.inputs = append(b.m.inputs, p)
+	b.inputs = append(b.inputs, b.position(1))
 	v := b.m.main.addArg(t)
 	v.spec = o.spec
 	return v
@@ -270,6 +297,10 @@ func (b *Builder) Input(name string, t Type, opts ...PortOption) *Value {
 
 // Output declares a result of the program.
 func (b *Builder) Output(name string, v *Value, opts ...PortOption) {
+	if b.done {
+		b.recordedLate("output", b.position(1))
+		return
+	}
 	if len(b.frames) != 1 {
 		b.fail("output", "output %q is declared inside a region; declare outputs at the top level", name)
 	}
@@ -320,6 +351,11 @@ func (b *Builder) checkSpec(op string, s sharding.Spec, shape []int) {
 	if b.m.mesh == nil {
 		b.fail(op, "sharding %v was given but the program has no mesh", s)
 	}
+	for _, a := range s.Axes() {
+		if b.axisIndex(a) < 0 {
+			b.fail(op, "sharding %v of shape [%s]: %s", s, joinInts(shape, ","), b.unknownAxis(a))
+		}
+	}
 	if err := s.Validate(b.m.mesh, shape); err != nil {
 		b.fail(op, "sharding %v of shape [%s]: %v", s, joinInts(shape, ","), err)
 	}
@@ -334,7 +370,7 @@ func (b *Builder) axisSetOf(op string, names []string) axisSet {
 	for _, n := range names {
 		i := b.axisIndex(n)
 		if i < 0 {
-			b.fail(op, "unknown mesh axis %q; the mesh is %v", n, b.m.mesh)
+			b.fail(op, "%s", b.unknownAxis(n))
 		}
 		s |= 1 << i
 	}

@@ -122,7 +122,7 @@ func init() {
 // collective checks the axes and marks x as varying over them.
 func collective(name string, x *Value, axes []string) (*Value, collectiveAttr) {
 	if x == nil {
-		panic(abort{&Error{Op: name, Msg: "operand is nil"}})
+		mistake(name, "operand is nil")
 	}
 	b := x.b()
 	set := b.axisSetOf(name, axes)

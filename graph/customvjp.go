@@ -21,7 +21,7 @@ func init() {
 // values but its arguments.
 func CustomVJP(args []*Value, forward func(args []*Value) (outs, residuals []*Value), backward func(residuals, cotangents []*Value) []*Value) []*Value {
 	if len(args) == 0 || args[0] == nil {
-		panic(abort{&Error{Op: "custom_vjp", Msg: "no arguments"}})
+		mistake("custom_vjp", "no arguments, or the first is nil")
 	}
 	b := args[0].b()
 	at := customAttr{backward: backward, args: len(args)}
@@ -65,7 +65,10 @@ func customVJP(a *adjoint, op *Op, cts []*Value) {
 			full[i] = b.levelTo(b.Zeros(r.typ), r.vary)
 		}
 	}
+	outer := b.at
+	b.at = nil // ops of the caller's function have lines of their own
 	grads := at.backward(res, full)
+	b.at = outer
 	if len(grads) != at.args {
 		b.failAt(op.pos, "custom_vjp", op.operands, "the backward function returns %d cotangents for %d arguments", len(grads), at.args)
 	}

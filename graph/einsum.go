@@ -27,7 +27,7 @@ func WithPrecision(p Precision) EinsumOption { return func(o *einsumOptions) { o
 // Operands of different float types are brought to the wider one.
 func Einsum(spec string, x, y *Value, opts ...EinsumOption) *Value {
 	if x == nil || y == nil {
-		panic(abort{&Error{Op: "einsum", Msg: fmt.Sprintf("%q: operand is nil", spec)}})
+		mistake("einsum", "%q: operand is nil", spec)
 	}
 	b := x.b()
 	fail := func(format string, args ...any) {

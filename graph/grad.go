@@ -121,7 +121,7 @@ func propagate(active map[*Value]bool, ops []*Op) {
 // one is an error, passing through one stops the flow, as in JAX.
 func VJP(outs, cotangents, wrt []*Value) []*Value {
 	if len(outs) == 0 || outs[0] == nil {
-		panic(abort{&Error{Op: "vjp", Msg: "no outputs"}})
+		mistake("vjp", "no outputs, or the first is nil")
 	}
 	b := outs[0].b()
 	if len(cotangents) != len(outs) {
@@ -161,6 +161,7 @@ func VJP(outs, cotangents, wrt []*Value) []*Value {
 			grads[i] = b.levelTo(ZerosLike(w), w.vary)
 		}
 	}
+	b.checkPass("differentiation")
 	return grads
 }
 
@@ -168,7 +169,7 @@ func VJP(outs, cotangents, wrt []*Value) []*Value {
 // the type of the value it belongs to.
 func Grad(loss *Value, wrt ...*Value) []*Value {
 	if loss == nil {
-		panic(abort{&Error{Op: "grad", Msg: "the loss is nil"}})
+		mistake("grad", "the loss is nil")
 	}
 	b := loss.b()
 	if loss.Rank() != 0 || !loss.typ.DType.IsFloat() {

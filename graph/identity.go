@@ -96,7 +96,7 @@ func Barrier(xs ...*Value) []*Value {
 		return nil
 	}
 	if xs[0] == nil {
-		panic(abort{&Error{Op: "optimization_barrier", Msg: "operand is nil"}})
+		mistake("optimization_barrier", "operand is nil")
 	}
 	return xs[0].b().emit(opBarrier, nil, xs...).results
 }

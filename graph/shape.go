@@ -397,7 +397,7 @@ func inferConcat(op *Op) ([]Type, error) {
 // Concat joins values along dim.
 func Concat(dim int, xs ...*Value) *Value {
 	if len(xs) == 0 || xs[0] == nil {
-		panic(abort{&Error{Op: "concatenate", Msg: "no operands"}})
+		mistake("concatenate", "no operands, or the first is nil")
 	}
 	if len(xs) == 1 {
 		return xs[0]
