@@ -76,7 +76,7 @@ func init() {
 			if err := checkDims(at.dims, t.Rank()); err != nil {
 				return nil, err
 			}
-			if logical := at.kind >= reduceAnd; logical == t.DType.IsFloat() || logical != (t.DType == Bool) && at.kind >= reduceAnd {
+			if logical := at.kind >= reduceAnd; logical != (t.DType == Bool) {
 				return nil, fmt.Errorf("%v of element type %v", at.kind, t.DType)
 			}
 			if !init.Equal(T(t.DType)) {
