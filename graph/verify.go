@@ -151,6 +151,9 @@ func (c *checker) define(v *Value, manual axisSet) string {
 
 // axes names the axes of a set, also of bits that stand for no axis.
 func (c *checker) axes(s axisSet) string {
+	if s == 0 {
+		return "no axis"
+	}
 	names := c.m.axisNames(s)
 	for i := len(c.m.axes); i < 64; i++ {
 		if s>>i&1 == 1 {

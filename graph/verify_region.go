@@ -60,6 +60,9 @@ func (c *checker) regions(op *Op, manual axisSet) *Error {
 			return err
 		}
 		inside |= at.manual
+	case Policy, customAttr:
+	default:
+		return refuse(op, "attribute of kind %T", op.attr)
 	}
 	for k, blk := range op.blocks {
 		if blk == nil || len(op.operands) < first || len(blk.args) != len(op.operands)-first {
@@ -69,11 +72,11 @@ func (c *checker) regions(op *Op, manual axisSet) *Error {
 		if !condition && len(blk.yields) != results || condition && len(blk.yields) != 1 {
 			return refuse(op, "region %d yields %d values for %d results", k, len(blk.yields), results)
 		}
-		if err := c.block(blk, op, inside); err != nil {
-			return err
-		}
 		for i, a := range blk.args {
 			o := op.operands[first+i]
+			if a == nil {
+				return refuse(op, "argument %d of region %d is nil", i, k)
+			}
 			if !rowType(op, i, o.typ).Equal(a.typ) && op.kind != opShardMap { // whose own rule is in infer
 				return refuse(op, "argument %d of region %d has type %v, the operand %v", i, k, a.typ, o.typ)
 			}
@@ -84,6 +87,9 @@ func (c *checker) regions(op *Op, manual axisSet) *Error {
 			if a.vary != want {
 				return refuse(op, "argument %d of region %d varies over %s, its operand gives %s", i, k, c.axes(a.vary), c.axes(want))
 			}
+		}
+		if err := c.block(blk, op, inside); err != nil {
+			return err
 		}
 	}
 	return nil
