@@ -67,9 +67,10 @@ var collectives = map[string]bool{
 	"collective-permute": true, "collective-broadcast": true,
 }
 
-// Collective returns the kind of a collective, such as "all-gather" for both
+// Collective returns the kind of a collective instruction, such as "all-gather" for both
 // "all-gather" and "all-gather-start"; "" for other instructions, also for the
-// end of an asynchronous collective.
+// end of an asynchronous collective. To list what a run does use
+// [Module.Collectives].
 func (i *Instruction) Collective() string {
 	if k := strings.TrimSuffix(i.Opcode, "-start"); collectives[k] {
 		return k

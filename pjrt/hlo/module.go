@@ -2,8 +2,8 @@
 // it from [titan/pjrt.Executable.OptimizedProgram].
 //
 //	m, err := hlo.Parse(blob)
-//	for _, i := range m.Collectives() {
-//		fmt.Println(i.Collective(), i.Shape, i.ReplicaGroups)
+//	for _, c := range m.Collectives() {
+//		fmt.Println(c.Kind(), c.Op.Shape, c.Op.ReplicaGroups, c.Times)
 //	}
 //
 // It reads what planning and tests need: instructions with their shapes,
@@ -132,18 +132,6 @@ func (c *Computation) walk(f func(*Instruction, int64), times int64, depth int) 
 			callee.walk(f, n, depth+1)
 		}
 	}
-}
-
-// Collectives returns the collective instructions of all computations. An
-// asynchronous collective appears once, at its start.
-func (m *Module) Collectives() []*Instruction {
-	var out []*Instruction
-	for i := range m.All() {
-		if i.Collective() != "" {
-			out = append(out, i)
-		}
-	}
-	return out
 }
 
 // Donated reports by parameter whether a run uses up the argument.
