@@ -41,7 +41,7 @@ func (c *Client) Compile(code []byte, o CompileOptions) (*LoadedExecutable, erro
 		defer m.free()
 		a := &clientCompileArgs{client: c.h, program: m.program(code), options: m.bytes(opts), optionsLen: uintptr(len(opts))}
 		err := sClientCompile.call(c.p, a)
-		return a.loaded, compileError(err)
+		return a.loaded, err
 	})
 }
 

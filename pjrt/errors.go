@@ -63,5 +63,3 @@ func IsUnimplemented(err error) bool {
 }
 
 func closedError(k kind) error { return fmt.Errorf("pjrt: %s: %w", k, ErrClosed) }
-
-func compileError(err error) error { return err }

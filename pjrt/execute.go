@@ -73,7 +73,7 @@ func (x *LoadedExecutable) Execute(args [][]*Buffer, o ExecuteOptions) (outs [][
 	f.args = executeArgs{loaded: x.loaded.h, options: uintptr(unsafe.Pointer(&f.opts)), arguments: addr(in), numDevices: uintptr(nd), numArgs: uintptr(na), outputs: addr(out), events: addr(ev)}
 	if err := sExecute.call(x.p, &f.args); err != nil {
 		x.unreserve(nd*no, nd)
-		return nil, nil, compileError(err)
+		return nil, nil, err
 	}
 	outs = x.wrap(outH)
 	return outs, x.join(ev), nil

@@ -156,5 +156,5 @@ func (p *Plugin) takeError(h uintptr, op string) error {
 		e.Code = Code(c.out)
 	}
 	_, _ = sErrorDestroy.raw(p, &errorArgs{obj: h}) // returns nothing
-	return e
+	return e.refine()
 }

@@ -95,7 +95,7 @@ func (t *Topology) Compile(code []byte, o CompileOptions) (*Executable, error) {
 	a := &compileArgs{topology: t.h, program: m.program(code), options: m.bytes(opts), optionsLen: uintptr(len(opts))}
 	if err := sCompile.call(t.p, a); err != nil {
 		t.fam.leave(kindExecutable)
-		return nil, compileError(err)
+		return nil, err
 	}
 	return newExecutable(newRef(t.p, &t.fam, kindExecutable, &sExecDestroy, a.executable))
 }
