@@ -183,7 +183,7 @@ type fromHostArgs struct {
 type toHostArgs struct {
 	header
 	src    uintptr
-	layout uintptr
+	layout *memoryLayout
 	dst    *byte
 	size   uintptr
 	event  uintptr
@@ -273,4 +273,60 @@ type outDimsArgs struct {
 	n     uintptr
 	dims  *int64
 	ranks *uintptr
+}
+
+type memoryKindsArgs struct {
+	header
+	obj   uintptr
+	n     uintptr
+	kinds **byte
+	sizes *uintptr
+}
+
+type copyArgs struct {
+	header
+	obj, dst, out uintptr
+}
+
+// memoryLayout is the tiled member of a union with strides, which are smaller.
+type memoryLayout struct {
+	header
+	tiled tiledLayout
+	kind  int32
+}
+
+type tiledLayout struct {
+	header
+	minorToMajor *int64
+	rank         uintptr
+	tileDims     uintptr
+	tileSizes    uintptr
+	numTiles     uintptr
+}
+
+var (
+	cMemoryLayout = cSize(reflect.TypeFor[memoryLayout]())
+	cTiledLayout  = cSize(reflect.TypeFor[tiledLayout]())
+)
+
+// optionalInt is a value with a flag that says whether the plugin knows it.
+type optionalInt struct {
+	value int64
+	known bool
+}
+
+type deviceStatsArgs struct {
+	header
+	device            uintptr
+	inUse             int64
+	peak              optionalInt
+	allocations       optionalInt
+	largestAllocation optionalInt
+	limit             optionalInt
+	reserved          optionalInt
+	peakReserved      optionalInt
+	reservableLimit   optionalInt
+	largestFree       optionalInt
+	pool              optionalInt
+	peakPool          optionalInt
 }

@@ -18,10 +18,12 @@ type Buffer struct {
 	donated atomic.Pointer[donation]
 }
 
-// donation names who took a buffer's contents.
-type donation struct{ program string }
+// newBuffer takes over h, for which c's family has reserved a place.
+func newBuffer(c *Client, h uintptr, dt dtype.DType, dims []int, dev *Device) *Buffer {
+	return &Buffer{ref: newRef(c.p, &c.fam, kindBuffer, &sBufDestroy, h), c: c, dt: dt, dims: dims, dev: dev}
+}
 
-// hold is ref.hold with an error that says whether the contents were donated.
+// use is ref.hold with an error that says whether the contents were donated.
 func (b *Buffer) use() error {
 	if d := b.donated.Load(); d != nil {
 		return fmt.Errorf("pjrt: %v was donated to %s", b, d.program)
@@ -44,6 +46,18 @@ func (b *Buffer) Dims() []int { return slices.Clone(b.dims) }
 
 // Device returns the device that holds the buffer.
 func (b *Buffer) Device() *Device { return b.dev }
+
+// Memory returns the memory that holds the buffer.
+func (b *Buffer) Memory() (*Memory, error) {
+	h, err := b.word(sBufMemory)
+	if err != nil {
+		return nil, err
+	}
+	if m := b.c.memories[h]; m != nil {
+		return m, nil
+	}
+	return nil, fmt.Errorf("pjrt: %v is in a memory unknown to the client", b)
+}
 
 // Size returns the bytes of the array in dense host memory.
 func (b *Buffer) Size() int {

@@ -31,6 +31,7 @@ type Client struct {
 	local    []*Device
 	byHandle map[uintptr]*Device
 	byID     map[int]*Device
+	memories map[uintptr]*Memory
 }
 
 // NewClient creates a client.
@@ -77,6 +78,7 @@ func (p *Plugin) NewClient(o ClientOptions) (*Client, error) {
 const cpuDeviceCount = "cpu_device_count"
 
 func (c *Client) describe() error {
+	c.memories = map[uintptr]*Memory{}
 	var e1, e2, e3, e4, e5 error
 	c.platform, e1 = getString(c.p, sClientPlatform, c.h)
 	c.version, e2 = getString(c.p, sClientVersion, c.h)
@@ -84,10 +86,16 @@ func (c *Client) describe() error {
 	c.byHandle, c.byID = map[uintptr]*Device{}, map[int]*Device{}
 	c.all, e4 = c.devices(sClientDevices)
 	c.local, e5 = c.devices(sClientLocal)
+	if err := errors.Join(e1, e2, e3, e4, e5); err != nil {
+		return err
+	}
 	for i, d := range c.local {
 		d.local = i
+		if err := c.describeLocal(d); err != nil {
+			return err
+		}
 	}
-	return errors.Join(e1, e2, e3, e4, e5)
+	return nil
 }
 
 func (c *Client) devices(s slot[handleListArgs]) ([]*Device, error) {
@@ -154,6 +162,20 @@ func (c *Client) Device(id int) (*Device, error) {
 		return d, nil
 	}
 	return nil, fmt.Errorf("pjrt: the %s client has no device with id %d (it has %d devices)", c.platform, id, len(c.all))
+}
+
+// Topology returns the client's devices as a topology to compile for. Close it
+// before the client.
+func (c *Client) Topology() (*Topology, error) {
+	if err := c.fam.join(kindTopology); err != nil {
+		return nil, err
+	}
+	h, err := getWord(c.p, sClientTopology, c.h)
+	if err != nil {
+		c.fam.leave(kindTopology)
+		return nil, err
+	}
+	return newTopology(c.p, c, h, c.String())
 }
 
 func (c *Client) String() string {

@@ -11,6 +11,7 @@ type Executable struct {
 	*ref
 	name       string
 	numOutputs int
+	sig        signature
 }
 
 // newExecutable takes over r and closes it on failure.
@@ -35,6 +36,21 @@ func (e *Executable) Name() string { return e.name }
 
 // NumOutputs returns the number of results per device.
 func (e *Executable) NumOutputs() int { return e.numOutputs }
+
+// Replicas returns the number of replicas in the device assignment.
+func (e *Executable) Replicas() (int, error) { return e.count(sExecReplicas) }
+
+// Partitions returns the number of partitions; see [Executable.Replicas].
+func (e *Executable) Partitions() (int, error) { return e.count(sExecPartitions) }
+
+func (e *Executable) count(s slot[handleOutArgs]) (int, error) {
+	if err := e.hold(); err != nil {
+		return 0, err
+	}
+	defer e.drop()
+	n, err := getWord(e.p, s, e.h)
+	return int(n), err
+}
 
 // MemoryStats holds the compiler's memory accounting per device, in bytes.
 // Fields a plugin does not know are zero.

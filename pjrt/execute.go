@@ -33,16 +33,14 @@ func (x *LoadedExecutable) Execute(args [][]*Buffer, o ExecuteOptions) (outs [][
 	}
 	defer x.loaded.drop()
 	nd, no := len(x.devices), x.numOutputs
-	if len(args) != nd {
-		return nil, nil, fmt.Errorf("pjrt: %s: arguments for %d devices, the program runs on %d here", x.name, len(args), nd)
-	}
-	na := len(args[0])
 	call, err := x.take(args, o)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer call.release()
+	na := len(args[0])
 	if err := x.reserve(nd*no, nd); err != nil {
+		call.undo()
 		return nil, nil, err
 	}
 	// words holds, in order: argument list pointers, output list pointers,
@@ -73,54 +71,11 @@ func (x *LoadedExecutable) Execute(args [][]*Buffer, o ExecuteOptions) (outs [][
 	f.args = executeArgs{loaded: x.loaded.h, options: uintptr(unsafe.Pointer(&f.opts)), arguments: addr(in), numDevices: uintptr(nd), numArgs: uintptr(na), outputs: addr(out), events: addr(ev)}
 	if err := sExecute.call(x.p, &f.args); err != nil {
 		x.unreserve(nd*no, nd)
-		return nil, nil, err
+		call.undo()
+		return nil, nil, fmt.Errorf("%s: %w", x.name, err)
 	}
 	outs = x.wrap(outH)
 	return outs, x.join(ev), nil
-}
-
-// arguments are the buffers one call holds.
-type arguments struct{ held []*Buffer }
-
-func (a *arguments) release() {
-	for _, b := range a.held {
-		b.drop()
-	}
-}
-
-// take checks and holds the arguments.
-func (x *LoadedExecutable) take(args [][]*Buffer, o ExecuteOptions) (*arguments, error) {
-	a := &arguments{held: make([]*Buffer, 0, len(args)*len(args[0]))}
-	for d, bs := range args {
-		if len(bs) != len(args[0]) {
-			a.release()
-			return nil, fmt.Errorf("pjrt: %s: %d arguments for device %d, %d for device 0", x.name, len(bs), d, len(args[0]))
-		}
-		for i, b := range bs {
-			err := x.checkArgument(b, d)
-			if err == nil {
-				err = b.use()
-			}
-			if err != nil {
-				a.release()
-				return nil, fmt.Errorf("%s: argument %d on device %d: %w", x.name, i, d, err)
-			}
-			a.held = append(a.held, b)
-		}
-	}
-	return a, nil
-}
-
-func (x *LoadedExecutable) checkArgument(b *Buffer, d int) error {
-	switch {
-	case b == nil:
-		return errors.New("pjrt: no buffer")
-	case b.c != x.c:
-		return errors.New("pjrt: the buffer belongs to another client")
-	case b.dev != x.devices[d]:
-		return fmt.Errorf("pjrt: %v, want %v", b, x.devices[d])
-	}
-	return nil
 }
 
 // reserve takes places for the results of a call.
@@ -154,7 +109,7 @@ func (x *LoadedExecutable) wrap(hs []uintptr) [][]*Buffer {
 		outs[d] = make([]*Buffer, no)
 		for i := range no {
 			out := x.outputs[i]
-			outs[d][i] = &Buffer{ref: newRef(x.p, &x.c.fam, kindBuffer, &sBufDestroy, hs[d*no+i]), c: x.c, dt: out.DType, dims: out.Dims, dev: x.devices[d]}
+			outs[d][i] = newBuffer(x.c, hs[d*no+i], out.DType, out.Dims, x.devices[d])
 		}
 	}
 	return outs

@@ -18,10 +18,11 @@ const (
 	kindLoaded
 	kindBuffer
 	kindEvent
+	kindCall // a call in progress
 	numKinds
 )
 
-var kindNames = [numKinds]string{"client", "topology", "executable", "loaded executable", "buffer", "event"}
+var kindNames = [numKinds]string{"client", "topology", "executable", "loaded executable", "buffer", "event", "call"}
 
 func (k kind) String() string { return kindNames[k] }
 
@@ -132,8 +133,8 @@ func (f *family) leave(k kind) {
 	f.mu.Unlock()
 }
 
-// dissolve marks the family closed, unless children are left. Events are waited
-// for: they complete by themselves.
+// dissolve marks the family closed, unless children are left. Events and calls
+// are waited for: they end by themselves.
 func (f *family) dissolve() (already bool, err error) {
 	for end := time.Now().Add(closeWait); ; time.Sleep(time.Millisecond) {
 		f.mu.Lock()
@@ -141,19 +142,19 @@ func (f *family) dissolve() (already bool, err error) {
 			f.mu.Unlock()
 			return true, nil
 		}
-		children := f.children(kindEvent)
-		if children == "" && f.n[kindEvent] == 0 {
+		children := f.children()
+		busy := f.n[kindEvent] + f.n[kindCall]
+		if children == "" && busy == 0 {
 			f.closed = true
 			f.mu.Unlock()
 			return false, nil
 		}
-		events := f.n[kindEvent]
 		f.mu.Unlock()
 		if children != "" {
 			return false, fmt.Errorf("pjrt: Close of a %s that still has %s: close them first", f.owner, children)
 		}
 		if time.Now().After(end) {
-			return false, fmt.Errorf("pjrt: Close of a %s with %d operations still running after %v", f.owner, events, closeWait)
+			return false, fmt.Errorf("pjrt: Close of a %s with %s still running after %v", f.owner, plural(busy, "operation"), closeWait)
 		}
 	}
 }
@@ -161,10 +162,10 @@ func (f *family) dissolve() (already bool, err error) {
 // closeWait bounds how long Close waits for operations in flight.
 const closeWait = 30 * time.Second
 
-func (f *family) children(except kind) string {
+func (f *family) children() string {
 	var s []string
 	for k, n := range f.n {
-		if n > 0 && kind(k) != except {
+		if n > 0 && kind(k) != kindEvent && kind(k) != kindCall {
 			s = append(s, plural(n, kind(k).String()))
 		}
 	}

@@ -8,10 +8,12 @@ import (
 // Topology describes devices that need not exist here, to compile for.
 type Topology struct {
 	p        *Plugin
+	client   *Client // owns the handle, if not nil
 	h        uintptr
 	name     string
 	fam      family
 	platform string
+	version  string
 	devices  []*Device
 }
 
@@ -29,7 +31,12 @@ func (p *Plugin) NewTopology(name string, opts map[string]any) (*Topology, error
 	if err := sTopoCreate.call(p, a); err != nil {
 		return nil, fmt.Errorf("pjrt: topology %q: %w", name, err)
 	}
-	t := &Topology{p: p, h: a.topology, name: name, fam: family{owner: kindTopology}}
+	return newTopology(p, nil, a.topology, name)
+}
+
+// newTopology takes over h, which belongs to client if that is not nil.
+func newTopology(p *Plugin, client *Client, h uintptr, name string) (*Topology, error) {
+	t := &Topology{p: p, client: client, h: h, name: name, fam: family{owner: kindTopology}}
 	live[kindTopology].Add(1)
 	if err := t.describe(); err != nil {
 		return nil, errors.Join(err, t.Close())
@@ -39,6 +46,9 @@ func (p *Plugin) NewTopology(name string, opts map[string]any) (*Topology, error
 
 func (t *Topology) describe() (err error) {
 	if t.platform, err = getString(t.p, sTopoPlatform, t.h); err != nil {
+		return err
+	}
+	if t.version, err = getString(t.p, sTopoVersion, t.h); err != nil && !IsUnimplemented(err) {
 		return err
 	}
 	hs, err := getList(t.p, sTopoDevices, t.h)
@@ -60,7 +70,11 @@ func (t *Topology) Close() error {
 	if already || err != nil {
 		return err
 	}
-	err = sTopoDestroy.call(t.p, &handleArgs{obj: t.h})
+	if t.client != nil {
+		t.client.fam.leave(kindTopology)
+	} else {
+		err = sTopoDestroy.call(t.p, &handleArgs{obj: t.h})
+	}
 	live[kindTopology].Add(-1)
 	return err
 }
@@ -70,6 +84,22 @@ func (t *Topology) Name() string { return t.name }
 
 // Platform returns the platform name, such as "tpu".
 func (t *Topology) Platform() string { return t.platform }
+
+// PlatformVersion returns the plugin's description of its version.
+func (t *Topology) PlatformVersion() string { return t.version }
+
+// Attributes returns plugin-specific facts.
+func (t *Topology) Attributes() (map[string]any, error) {
+	if err := t.fam.join(kindCall); err != nil {
+		return nil, err
+	}
+	defer t.fam.leave(kindCall)
+	a := &descAttrsArgs{obj: t.h}
+	if err := sTopoAttrs.call(t.p, a); err != nil {
+		return nil, err
+	}
+	return decodeValues(a.list, a.n), nil
+}
 
 // Devices returns the devices. The slice must not be changed.
 func (t *Topology) Devices() []*Device { return t.devices }

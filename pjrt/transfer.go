@@ -28,15 +28,16 @@ const (
 )
 
 // FromHost starts the transfer of data, a dense row-major array of the given
-// type and shape, to a device. The memory of data stays pinned until the
+// type and shape, to a device or memory. The memory of data stays pinned until the
 // returned event completes; what the caller may do with it meanwhile is up to
 // sem.
-func (c *Client) FromHost(data []byte, dt dtype.DType, dims []int, dev *Device, sem Semantics) (*Buffer, *Event, error) {
+func (c *Client) FromHost(data []byte, dt dtype.DType, dims []int, at Place, sem Semantics) (*Buffer, *Event, error) {
 	ct, err := toCType(dt)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := c.checkPlace(dev); err != nil {
+	dev, mem, err := c.checkPlace(at)
+	if err != nil {
 		return nil, nil, err
 	}
 	if sem < DuringCall || sem > MutableZeroCopy {
@@ -60,6 +61,9 @@ func (c *Client) FromHost(data []byte, dt dtype.DType, dims []int, dev *Device, 
 	defer call.free()
 	hold := new(arena)
 	a := &fromHostArgs{client: c.h, data: hold.bytes(data), dtype: ct, numDims: uintptr(len(dims)), semantics: int32(sem), device: dev.h}
+	if mem != nil {
+		a.memory = mem.h
+	}
 	if len(dims) > 0 {
 		d64 := toInt64(dims)
 		call.pin.Pin(&d64[0])
@@ -71,7 +75,7 @@ func (c *Client) FromHost(data []byte, dt dtype.DType, dims []int, dev *Device, 
 		c.fam.leave(kindEvent)
 		return nil, nil, err
 	}
-	b := &Buffer{ref: newRef(c.p, &c.fam, kindBuffer, &sBufDestroy, a.buffer), c: c, dt: dt, dims: slices.Clone(dims), dev: dev}
+	b := newBuffer(c, a.buffer, dt, slices.Clone(dims), dev)
 	e := newPendingEvent()
 	watchEvent(c.p, &c.fam, a.done, func(err error) {
 		hold.free()
@@ -80,22 +84,10 @@ func (c *Client) FromHost(data []byte, dt dtype.DType, dims []int, dev *Device, 
 	return b, e, nil
 }
 
-// checkPlace refuses devices that c cannot put data on.
-func (c *Client) checkPlace(dev *Device) error {
-	switch {
-	case dev == nil:
-		return fmt.Errorf("pjrt: no device given")
-	case dev.c != c:
-		return fmt.Errorf("pjrt: %v belongs to another client or to a topology", dev)
-	case !dev.IsLocal():
-		return fmt.Errorf("pjrt: %v belongs to process %d, this is process %d", dev, dev.Process, c.process)
-	}
-	return nil
-}
-
-// Put copies data, a dense row-major array, to dev. data may be reused at once.
-func (c *Client) Put(data []byte, dt dtype.DType, dims []int, dev *Device) (*Buffer, error) {
-	b, _, err := c.FromHost(data, dt, dims, dev, DuringCall)
+// Put copies data, a dense row-major array, to a device or memory. data may be
+// reused at once.
+func (c *Client) Put(data []byte, dt dtype.DType, dims []int, at Place) (*Buffer, error) {
+	b, _, err := c.FromHost(data, dt, dims, at, DuringCall)
 	return b, err
 }
 
@@ -117,7 +109,9 @@ func (b *Buffer) ToHost(dst []byte) (*Event, error) {
 		return nil, err
 	}
 	hold := new(arena)
-	a := &toHostArgs{src: b.h, dst: hold.bytes(dst), size: uintptr(len(dst))}
+	var call arena
+	defer call.free()
+	a := &toHostArgs{src: b.h, layout: call.rowMajor(len(b.dims)), dst: hold.bytes(dst), size: uintptr(len(dst))}
 	if err := sBufToHost.call(b.p, a); err != nil {
 		hold.free()
 		b.c.fam.leave(kindEvent)
@@ -129,6 +123,53 @@ func (b *Buffer) ToHost(dst []byte) (*Event, error) {
 		e.complete(err)
 	})
 	return e, nil
+}
+
+// rowMajor is the layout of dense row-major arrays. Without one, plugins return
+// arrays in the order of dimensions they have on the device.
+func (m *arena) rowMajor(rank int) *memoryLayout {
+	if rank < 2 {
+		return nil
+	}
+	order := make([]int64, rank)
+	for i := range order {
+		order[i] = int64(rank - 1 - i)
+	}
+	return m.layout(order)
+}
+
+// layout describes an array without tiles whose minorToMajor[0] varies fastest.
+func (m *arena) layout(minorToMajor []int64) *memoryLayout {
+	m.pin.Pin(&minorToMajor[0])
+	l := pinned[memoryLayout](m)
+	l.size, l.tiled.size = cMemoryLayout, cTiledLayout
+	l.tiled.minorToMajor, l.tiled.rank = &minorToMajor[0], uintptr(len(minorToMajor))
+	return l
+}
+
+// CopyTo copies b to another device or memory of the same client.
+func (b *Buffer) CopyTo(at Place) (*Buffer, error) {
+	dev, mem, err := b.c.checkPlace(at)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.use(); err != nil {
+		return nil, err
+	}
+	defer b.drop()
+	if err := b.c.fam.join(kindBuffer); err != nil {
+		return nil, err
+	}
+	a := &copyArgs{obj: b.h, dst: dev.h}
+	s := sBufToDevice
+	if mem != nil {
+		a.dst, s = mem.h, sBufToMemory
+	}
+	if err := s.call(b.p, a); err != nil {
+		b.c.fam.leave(kindBuffer)
+		return nil, err
+	}
+	return newBuffer(b.c, a.out, b.dt, b.dims, dev), nil
 }
 
 // Bytes waits for b and returns its contents as a dense row-major array.
