@@ -214,7 +214,7 @@ func (b *Builder) finish(op *Op, types []Type) {
 	if b.top().manual != 0 {
 		setVary(op, def)
 	}
-	if def.wideCT && (def.view || def.parallel) { // the same array in another form
+	if def.form {
 		for i, r := range op.results {
 			r.gradType = op.operands[i].gradType
 		}

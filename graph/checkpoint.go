@@ -50,9 +50,9 @@ func init() {
 	define(opKept, opDef{
 		name:   "kept",
 		infer:  sameType,
-		wideCT: true,
-		vjp:    func(a *adjoint, op *Op, cts []*Value) { a.add(op.operands[0], cts[0]) },
-		print:  func(p *printer, op *Op) { p.alias(op.results[0], op.operands[len(op.operands)-1]) },
+		wideCT: true, form: true,
+		vjp:   func(a *adjoint, op *Op, cts []*Value) { a.add(op.operands[0], cts[0]) },
+		print: func(p *printer, op *Op) { p.alias(op.results[0], op.operands[len(op.operands)-1]) },
 	})
 	define(opCheckpoint, opDef{
 		name:   "checkpoint",

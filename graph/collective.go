@@ -28,7 +28,7 @@ func init() {
 		print: func(p *printer, op *Op) { p.collective(op, "all_reduce", "") },
 	})
 	define(opAllGather, opDef{
-		name: "all_gather", wideCT: true,
+		name: "all_gather", wideCT: true, form: true,
 		infer: func(op *Op) ([]Type, error) {
 			at, t := op.attr.(collectiveAttr), op.operands[0].typ
 			if at.dim < 0 || at.dim >= t.Rank() {
@@ -82,7 +82,7 @@ func init() {
 		},
 	})
 	define(opAllToAll, opDef{
-		name: "all_to_all", wideCT: true,
+		name: "all_to_all", wideCT: true, form: true,
 		infer: func(op *Op) ([]Type, error) {
 			at, t := op.attr.(collectiveAttr), op.operands[0].typ
 			if max(at.dim, at.dim2) >= t.Rank() || min(at.dim, at.dim2) < 0 {
@@ -106,7 +106,7 @@ func init() {
 		},
 	})
 	define(opPermute, opDef{
-		name: "collective_permute", infer: sameType, wideCT: true,
+		name: "collective_permute", infer: sameType, wideCT: true, form: true,
 		vjp: func(a *adjoint, op *Op, cts []*Value) {
 			at := op.attr.(collectiveAttr)
 			back := make([][2]int, len(at.pair))
@@ -179,9 +179,7 @@ func AllReduceMean(x *Value, axes ...string) *Value {
 func AllGather(x *Value, dim int, axes ...string) *Value {
 	x, at := collective("all_gather", x, axes)
 	at.dim = x.b().dim("all_gather", dim, x.Rank())
-	v := x.b().emit1(opAllGather, at, x)
-	v.gradType = x.gradType
-	return v
+	return x.b().emit1(opAllGather, at, x)
 }
 
 // AllGatherSame is AllGather for a result that is used in the same way on all

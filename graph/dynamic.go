@@ -28,7 +28,7 @@ func init() {
 			starts := a.vals(op.operands[1:])
 			a.add(x, DynamicUpdateSlice(cts[0].b().Zeros(Type{cts[0].typ.DType, x.typ.Shape}), cts[0], starts...))
 		},
-		wideCT: true,
+		wideCT: true, form: true,
 		print: func(p *printer, op *Op) {
 			p.assign(op)
 			p.write("stablehlo.dynamic_slice ")

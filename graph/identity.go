@@ -22,10 +22,10 @@ func init() {
 	define(opName, opDef{
 		name:   "name",
 		infer:  sameType,
-		wideCT: true,
-		view:   true,
-		vjp:    func(a *adjoint, op *Op, cts []*Value) { a.add(op.operands[0], cts[0]) },
-		print:  printIdentity,
+		wideCT: true, form: true,
+		view:  true,
+		vjp:   func(a *adjoint, op *Op, cts []*Value) { a.add(op.operands[0], cts[0]) },
+		print: printIdentity,
 	})
 	define(opBarrier, opDef{
 		name: "optimization_barrier",
@@ -36,7 +36,7 @@ func init() {
 			}
 			return ts, nil
 		},
-		wideCT: true, parallel: true,
+		wideCT: true, form: true, parallel: true,
 		vjp: func(a *adjoint, op *Op, cts []*Value) {
 			for i, ct := range cts {
 				if ct != nil {
@@ -55,7 +55,7 @@ func init() {
 	define(opConstrain, opDef{
 		name:   "constrain",
 		infer:  sameType,
-		wideCT: true,
+		wideCT: true, form: true,
 		vjp: func(a *adjoint, op *Op, cts []*Value) {
 			at := op.attr.(constrainAttr)
 			if !a.wants(op.operands[0]) {
@@ -129,7 +129,9 @@ func Constrain(x *Value, spec sharding.Spec, opts ...ConstrainOption) *Value {
 		b.fail("constrain", "axes %s are manual here; inside a shard-map arrays are already local over them", quoted(b.m.axisNames(used)))
 	}
 	v := b.emit1(opConstrain, at, x)
-	v.gradType, v.spec = at.grad, &at.spec
+	if v.spec = &at.spec; at.grad != 0 {
+		v.gradType = at.grad
+	}
 	return v
 }
 

@@ -10,7 +10,7 @@ func init() {
 	define(opToMemory, opDef{
 		name:   "to_memory",
 		infer:  sameType,
-		wideCT: true,
+		wideCT: true, form: true,
 		vjp: func(a *adjoint, op *Op, cts []*Value) {
 			// The cotangent comes from where the result is and is used where the
 			// operand is: on the device in both directions of an offload.

@@ -27,6 +27,7 @@ const (
 	opTan
 	opLogistic
 	opErf
+	opErfInv
 	opFloor
 	opCeil
 	opRound
@@ -75,7 +76,7 @@ const (
 	opArgReduce
 	opCumsum
 	opSort
-	opTopK
+	opThreefry
 
 	// Identities that say something to the compiler or to differentiation.
 	opBarrier
@@ -119,6 +120,10 @@ type opDef struct {
 	noGrad bool
 	// wideCT: vjp accepts cotangents of a wider float type than the results.
 	wideCT bool
+	// form: each result holds the elements of the operand at its position, moved,
+	// repeated or left out but not changed. The type asked for an operand's
+	// cotangent holds for the result's as well.
+	form bool
 	// view: results are cheap to recompute from the operands, so that
 	// differentiation keeps the operand instead.
 	view bool

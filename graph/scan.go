@@ -96,7 +96,7 @@ func (s *scanBuilder) x(outer *Value) *Value {
 		s.b.failAt(s.b.position(2), "scan", []*Value{outer}, "scanned values must all have %d rows", s.at.n)
 	}
 	arg := s.blk.addArg(row(outer.typ))
-	arg.vary = outer.vary
+	arg.vary, arg.gradType = outer.vary, outer.gradType
 	s.xs = append(s.xs, pair{outer, arg})
 	return arg
 }
@@ -143,6 +143,7 @@ func (b *Builder) finishRegion(op *Op, yields []*Value) {
 		r := b.m.newValue(t, op.block)
 		r.op, r.index = op, len(op.results)
 		r.vary = yields[r.index].vary & b.top().manual
+		r.gradType = yields[r.index].gradType
 		op.results = append(op.results, r)
 	}
 	op.block.ops = append(op.block.ops, op)

@@ -13,7 +13,7 @@ func init() {
 	define(opBroadcast, opDef{
 		name:  "broadcast",
 		infer: inferBroadcast,
-		view:  true,
+		view:  true, wideCT: true, form: true,
 		vjp: func(a *adjoint, op *Op, cts []*Value) {
 			dims := op.attr.(broadcastAttr).dims
 			x := op.operands[0]
@@ -46,7 +46,7 @@ func init() {
 			}
 			return []Type{{op.operands[0].typ.DType, shape}}, nil
 		},
-		view: true, wideCT: true,
+		view: true, wideCT: true, form: true,
 		vjp: func(a *adjoint, op *Op, cts []*Value) {
 			a.add(op.operands[0], Reshape(cts[0], op.operands[0].typ.Shape...))
 		},
@@ -62,7 +62,7 @@ func init() {
 			}
 			return []Type{{t.DType, pick(t.Shape, perm)}}, nil
 		},
-		view: true, wideCT: true,
+		view: true, wideCT: true, form: true,
 		vjp: func(a *adjoint, op *Op, cts []*Value) {
 			a.add(op.operands[0], Transpose(cts[0], inversePerm(op.attr.([]int))...))
 		},
@@ -84,7 +84,7 @@ func init() {
 			}
 			return sameType(op)
 		},
-		wideCT: true,
+		wideCT: true, form: true,
 		vjp: func(a *adjoint, op *Op, cts []*Value) {
 			a.add(op.operands[0], Reverse(cts[0], op.attr.([]int)...))
 		},
@@ -100,7 +100,7 @@ func init() {
 	})
 	define(opSlice, opDef{
 		name:  "slice",
-		infer: inferSlice, wideCT: true,
+		infer: inferSlice, wideCT: true, form: true,
 		vjp: func(a *adjoint, op *Op, cts []*Value) {
 			at, x := op.attr.(sliceAttr), op.operands[0]
 			high, interior := make([]int, x.Rank()), make([]int, x.Rank())

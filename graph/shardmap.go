@@ -105,7 +105,7 @@ func (s *shardMapBuilder) argument(outer *Value, spec sharding.Spec) *Value {
 	s.op.operands = append(s.op.operands, outer)
 	s.at.in = append(s.at.in, spec)
 	v := s.blk.addArg(t)
-	v.vary = outer.vary | s.b.axisSetOf("shard_map", spec.Axes())
+	v.vary, v.gradType = outer.vary|s.b.axisSetOf("shard_map", spec.Axes()), outer.gradType
 	return v
 }
 
