@@ -1,0 +1,312 @@
+package graph_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	. "titan/graph"
+	"titan/mesh"
+	"titan/pjrt"
+)
+
+// checked is a function whose values and gradients are checked. Many are put
+// into one program, since compiling costs far more than running.
+type checked struct {
+	name string
+	// in are the arguments; float64 ones are differentiated.
+	in []array
+	f  func(b *Builder, x []*Value) []*Value
+	// want computes the results in plain Go, where there is a simple way.
+	want func(x []array) []array
+	// tol is the relative tolerance of gradients, 1e-6 unless given, and of
+	// values, a thousandth of that.
+	tol float64
+	// zero: the gradient is zero by definition, whatever differences say.
+	zero bool
+}
+
+// fn makes a checked function of one result.
+func fn(name string, f func(x []*Value) *Value, in ...array) checked {
+	return checked{name: name, in: in, f: func(_ *Builder, x []*Value) []*Value { return []*Value{f(x)} }}
+}
+
+// is adds the expected result, computed element by element from the arguments,
+// which must have the result's shape.
+func (c checked) is(f func(x ...float64) float64) checked {
+	c.want = func(in []array) []array {
+		out := array{in[0].Type, make([]float64, len(in[0].data))}
+		for i := range out.data {
+			xs := make([]float64, len(in))
+			for k := range in {
+				xs[k] = in[k].data[i]
+			}
+			out.data[i] = f(xs...)
+		}
+		return []array{out}
+	}
+	return c
+}
+
+// equals adds the expected result.
+func (c checked) equals(out ...array) checked {
+	c.want = func([]array) []array { return out }
+	return c
+}
+
+// within sets the tolerance.
+func (c checked) within(tol float64) checked {
+	c.tol = tol
+	return c
+}
+
+// checkAll puts all cases into one program, for as many devices as m has, and
+// checks each in a subtest: values against want, and gradients, of the results
+// times random cotangents, against central differences along random directions
+// and along every element of small arguments.
+func checkAll(t *testing.T, m *mesh.Mesh, cases []checked) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(7, 7))
+	s := &session{cases: make([]*caseRun, len(cases))}
+	mod := trace(t, m, func(b *Builder) {
+		for i := range cases {
+			s.cases[i] = &caseRun{checked: cases[i], first: s.inputs}
+			s.inputs += len(cases[i].in)
+		}
+		var all [][]*Value
+		for _, c := range s.cases {
+			var xs []*Value
+			for _, a := range c.in {
+				xs = append(xs, b.Input(c.name, a.Type))
+			}
+			all = append(all, xs)
+		}
+		for i, c := range s.cases {
+			c.record(b, r, s, all[i])
+		}
+	})
+	s.p = compile(t, mod)
+	s.measure(t, r)
+	for _, c := range s.cases {
+		t.Run(c.name, func(t *testing.T) { c.check(t) })
+	}
+}
+
+// session runs one program on many arguments.
+type session struct {
+	p       *program
+	cases   []*caseRun
+	inputs  int
+	outputs int
+}
+
+// caseRun is a case in a program, and what was measured.
+type caseRun struct {
+	checked
+	first  int // of its inputs
+	loss   int // output that is Σ results·cotangents
+	values []int
+	grads  []int // output, or -1, for each argument
+	got    []array
+	grad   []array
+	probes []probe
+}
+
+// probe is a step of the arguments, and the difference quotient along it.
+type probe struct {
+	what     string
+	step     [][]float64
+	quotient float64
+}
+
+// record writes the function, Σ results·cotangents, and its gradient.
+func (c *caseRun) record(b *Builder, r *rand.Rand, s *session, xs []*Value) {
+	outs := c.f(b, xs)
+	var floats, cts, wrt []*Value
+	var at []int
+	out := func(v *Value) int {
+		b.Output(c.name, v)
+		s.outputs++
+		return s.outputs - 1
+	}
+	loss := b.Scalar(F64, 0)
+	for _, o := range outs {
+		c.values = append(c.values, out(o))
+		if !o.DType().IsFloat() {
+			continue
+		}
+		ct := array{o.Type(), nil}
+		for range ct.Elements() {
+			ct.data = append(ct.data, r.NormFloat64())
+		}
+		v := b.Const(ct.Type, ct.encode(ct.DType))
+		floats, cts = append(floats, o), append(cts, v)
+		loss = Add(loss, Sum(Mul(Convert(o, F64), Convert(v, F64))))
+	}
+	c.loss = out(loss)
+	c.grads = make([]int, len(xs))
+	for i, x := range xs {
+		c.grads[i] = -1
+		if x.DType() == F64 {
+			wrt, at = append(wrt, x), append(at, i)
+		}
+	}
+	if len(wrt) == 0 || len(floats) == 0 {
+		return
+	}
+	for i, g := range VJP(floats, cts, wrt) {
+		c.grads[at[i]] = out(g)
+	}
+}
+
+const directions, smallArgument = 3, 40
+
+// measure runs the program at the cases' arguments and at steps from them; one
+// run serves a step of every case.
+func (s *session) measure(t testing.TB, r *rand.Rand) {
+	t.Helper()
+	base := make([]array, s.inputs)
+	for _, c := range s.cases {
+		copy(base[c.first:], c.in)
+	}
+	outs := s.p.run(t, base...)
+	probes := 0
+	for _, c := range s.cases {
+		for _, v := range c.values {
+			c.got = append(c.got, outs[v])
+		}
+		c.grad = make([]array, len(c.in))
+		for i, g := range c.grads {
+			if g >= 0 {
+				c.grad[i] = outs[g]
+			}
+		}
+		c.plan(r)
+		probes = max(probes, len(c.probes))
+	}
+	for k := range probes {
+		var loss [2][]float64
+		for side, h := range []float64{1, -1} {
+			in := append([]array(nil), base...)
+			for _, c := range s.cases {
+				if k < len(c.probes) {
+					c.probes[k].apply(in[c.first:], h)
+				}
+			}
+			loss[side] = s.losses(t, in)
+		}
+		for i, c := range s.cases {
+			if k < len(c.probes) {
+				c.probes[k].quotient = (loss[0][i] - loss[1][i]) / (2 * stepSize)
+			}
+		}
+	}
+}
+
+const stepSize = 1e-5
+
+func (p probe) apply(in []array, h float64) {
+	for i, step := range p.step {
+		if step == nil {
+			continue
+		}
+		moved := append([]float64(nil), in[i].data...)
+		for e, d := range step {
+			moved[e] += h * stepSize * d
+		}
+		in[i].data = moved
+	}
+}
+
+// plan chooses the steps.
+func (c *caseRun) plan(r *rand.Rand) {
+	wanted := false
+	for _, g := range c.grads {
+		wanted = wanted || g >= 0
+	}
+	if !wanted {
+		return
+	}
+	for d := range directions {
+		p := probe{what: fmt.Sprintf("direction %d", d), step: make([][]float64, len(c.in))}
+		for i, a := range c.in {
+			for range a.data {
+				if c.grads[i] >= 0 {
+					p.step[i] = append(p.step[i], r.NormFloat64())
+				}
+			}
+		}
+		c.probes = append(c.probes, p)
+	}
+	for i, a := range c.in {
+		if c.grads[i] < 0 || len(a.data) > smallArgument {
+			continue
+		}
+		for e := range a.data {
+			p := probe{what: fmt.Sprintf("element %d of argument %d", e, i), step: make([][]float64, len(c.in))}
+			p.step[i] = make([]float64, len(a.data))
+			p.step[i][e] = 1
+			c.probes = append(c.probes, p)
+		}
+	}
+}
+
+// losses runs the program and reads only the cases' losses.
+func (s *session) losses(t testing.TB, in []array) []float64 {
+	t.Helper()
+	bufs := make([][]*pjrt.Buffer, s.p.n)
+	defer func() { _ = pjrt.CloseBuffers(bufs...) }()
+	for i, a := range in {
+		raw := a.encode(a.DType)
+		for d := range bufs {
+			require.Nil(t, s.p.Inputs()[i].Spec)
+			b, err := s.p.exe.Client().Put(raw, a.DType, a.Shape, s.p.exe.Devices()[d])
+			require.NoError(t, err)
+			bufs[d] = append(bufs[d], b)
+		}
+	}
+	outs, err := s.p.exe.Run(bufs, pjrt.ExecuteOptions{})
+	require.NoError(t, err)
+	defer func() { _ = pjrt.CloseBuffers(outs...) }()
+	losses := make([]float64, len(s.cases))
+	for i, c := range s.cases {
+		raw, err := outs[0][c.loss].Bytes()
+		require.NoError(t, err)
+		losses[i] = decode(T(F64), raw).data[0]
+	}
+	return losses
+}
+
+// check compares what was measured with what is expected.
+func (c *caseRun) check(t *testing.T) {
+	tol := c.tol
+	if tol == 0 {
+		tol = 1e-6
+	}
+	if c.want != nil {
+		want := c.want(c.in)
+		require.Len(t, c.got, len(want))
+		for i, w := range want {
+			requireClose(t, w, c.got[i], tol/1000, "result %d", i)
+		}
+	}
+	for _, p := range c.probes {
+		exact, scale := 0.0, 1.0
+		for i, step := range p.step {
+			for e, d := range step {
+				exact += d * c.grad[i].data[e]
+				scale += math.Abs(d * c.grad[i].data[e])
+			}
+		}
+		quotient := p.quotient
+		if c.zero {
+			quotient = 0
+		}
+		if !(math.Abs(exact-quotient) <= tol*scale) {
+			require.Failf(t, "wrong gradient", "along %s it is %v, differences give %v", p.what, exact, quotient)
+		}
+	}
+}
