@@ -29,7 +29,7 @@ type Chip struct {
 	// bytes/s.
 	ICIBandwidth float64
 	// DCNBandwidth is the chip's share of its host's data-centre network in one
-	// direction, in bytes/s; 0 where it is not published.
+	// direction, in bytes/s.
 	DCNBandwidth float64
 	// Cores is the number of TensorCores.
 	Cores int
@@ -57,15 +57,19 @@ const (
 //
 // Sources: Google Cloud TPU documentation, pages "TPU v4", "TPU v5e", "TPU
 // v5p", "TPU v6e" and "TPU7x (Ironwood)": compute, HBM, ICI (bidirectional) and
-// DCN per chip, pod sizes, the 6144-chip limit of a v5p job. ICI of v4 and all
-// VMEM sizes: "How to Scale Your Model" (jax-ml.github.io/scaling-book), with
-// six links of 45 GB/s each way for v4. DCN of v5e: 6.4 Tb/s of a pod over 256
-// chips. Device names: as libtpu 0.0.52 reports them, and as JAX knows them.
+// DCN per chip, pod sizes, the 6144-chip limit of a v5p job; DCN of v5e is 6.4
+// Tb/s of a pod over 256 chips. "How to Scale Your Model"
+// (jax-ml.github.io/scaling-book, part 2): ICI of v4, six links of 45 GB/s each
+// way, and its DCN. VMEM and device names: JAX 0.10.2 (pallas/mosaic/tpu_info),
+// names also as libtpu 0.0.52 reports them.
+//
+// The scaling book counts a tenth less ICI bandwidth for v5e and later (45 and
+// 90 GB/s a link and direction) than the documentation advertises.
 var chips = []Chip{
 	{
 		Kind: "v4", DeviceKinds: []string{"TPU v4"},
 		PeakBF16: 275 * tera, HBMBytes: 32 * gib, HBMBandwidth: 1200 * giga,
-		ICIBandwidth: 6 * 90 * giga,
+		ICIBandwidth: 6 * 90 * giga, DCNBandwidth: 50.0 / 8 * giga,
 		// A v4 chip runs as one device (megacore). Compiling ahead of time
 		// libtpu lists two, so count devices by what the runtime says.
 		Cores: 2, Devices: 1, VMEMBytes: 16 * mib,
@@ -93,7 +97,7 @@ var chips = []Chip{
 		Dims: 2, MaxChips: 256, HostChips: []int{4, 1, 8},
 	},
 	{
-		Kind: "tpu7x", DeviceKinds: []string{"TPU7x", "TPU v7x"},
+		Kind: "tpu7x", DeviceKinds: []string{"TPU7x"},
 		PeakBF16: 2307 * tera, PeakFP8: 4614 * tera, HBMBytes: 192 * gib, HBMBandwidth: 7380 * giga,
 		ICIBandwidth: 1200 * giga, DCNBandwidth: 100.0 / 8 * giga,
 		Cores: 2, Devices: 2, VMEMBytes: 64 * mib,

@@ -130,6 +130,8 @@ func TestChips(t *testing.T) {
 		require.LessOrEqual(t, c.Devices, c.Cores)
 		require.Greater(t, c.HBMBytes, c.VMEMBytes*int64(c.Cores))
 		require.Equal(t, 2*c.Dims, c.ICILinks())
+		require.Greater(t, c.ICILinkBandwidth(), c.DCNBandwidth)
+		require.Greater(t, c.DCNBandwidth, 3e9)
 	}
 	all[0].DeviceKinds[0] = "changed"
 	require.Equal(t, "TPU v4", Chips()[0].DeviceKinds[0])

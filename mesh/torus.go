@@ -10,10 +10,10 @@ type torus struct {
 	devices []DeviceInfo // row-major, direction 0 fastest
 }
 
-// coreLinks is how much faster the cores of a chip reach each other than two
-// chips over one link: six times on TPU7x (Google Cloud documentation, page
-// "TPU7x"). Only its being more than any torus direction matters here.
-const coreLinks = 6
+// coreLinks counts the connection between the cores of a chip as so many links
+// between chips. It only has to be more than any torus direction has: cores
+// share a package.
+const coreLinks = 4
 
 // newTorus returns the box that devices fill, and false if they have no
 // coordinates or leave holes.
@@ -166,7 +166,7 @@ func (v shareValue) better(o shareValue) bool {
 
 // value counts, for a share, the links that an axis can use: two along a closed
 // ring and one along an open line, divided by the number of other devices that
-// lie between neighbours, because so many axes groups then share a link.
+// lie between neighbours, because the groups of so many others then share the links.
 func (t *torus) value(share, taken []int) shareValue {
 	var v shareValue
 	for i, n := range share {
