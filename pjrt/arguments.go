@@ -64,7 +64,7 @@ func (x *LoadedExecutable) take(args [][]*Buffer, o ExecuteOptions) (*arguments,
 			if err := x.checkArgument(b, d, i); err != nil {
 				return fail(d, i, err)
 			}
-			if err := b.use(); err != nil {
+			if err := b.grab(); err != nil {
 				return fail(d, i, err)
 			}
 			a.held = append(a.held, b)

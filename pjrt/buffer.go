@@ -20,15 +20,29 @@ type Buffer struct {
 
 // newBuffer takes over h, for which c's family has reserved a place.
 func newBuffer(c *Client, h uintptr, dt dtype.DType, dims []int, dev *Device) *Buffer {
-	return &Buffer{ref: newRef(c.p, &c.fam, kindBuffer, &sBufDestroy, h), c: c, dt: dt, dims: dims, dev: dev}
+	b := &Buffer{ref: newRef(c.p, &c.fam, kindBuffer, &sBufDestroy, h), c: c, dt: dt, dims: dims, dev: dev}
+	closeIfLost(b, b.ref)
+	return b
 }
 
-// use is ref.hold with an error that says whether the contents were donated.
-func (b *Buffer) use() error {
+// grab holds the handle of a buffer that has contents. Its error says why it has
+// none.
+func (b *Buffer) grab() error {
 	if d := b.donated.Load(); d != nil {
-		return fmt.Errorf("pjrt: %v was donated to %s", b, d.program)
+		return fmt.Errorf("%v was donated to %s", b, d.program)
 	}
-	return b.hold()
+	if b.hold() != nil {
+		return fmt.Errorf("%v: %w", b, ErrClosed)
+	}
+	return nil
+}
+
+// use is grab for methods.
+func (b *Buffer) use() error {
+	if err := b.grab(); err != nil {
+		return fmt.Errorf("pjrt: %w", err)
+	}
+	return nil
 }
 
 // Close frees the buffer; the contents if they were not donated, and the

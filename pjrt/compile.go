@@ -11,13 +11,11 @@ func (m *arena) program(code []byte) *program {
 	return p
 }
 
-var errEmptyProgram = errors.New("pjrt: compile: the program is empty")
-
 // Compile compiles a StableHLO program, as MLIR text or bytecode, and loads it
 // on the assigned devices.
 func (c *Client) Compile(code []byte, o CompileOptions) (*LoadedExecutable, error) {
-	if len(code) == 0 {
-		return nil, errEmptyProgram
+	if err := o.checkProgram(code); err != nil {
+		return nil, err
 	}
 	ids, err := o.check(c.all, "the client")
 	if err != nil {
@@ -76,6 +74,7 @@ func (c *Client) load(make func() (uintptr, error)) (*LoadedExecutable, error) {
 	if err != nil {
 		return nil, errors.Join(err, loaded.close())
 	}
+	closeIfLost(x, loaded)
 	return x, nil
 }
 

@@ -25,6 +25,7 @@ func newExecutable(r *ref) (*Executable, error) {
 	if err := errors.Join(e1, e2); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
+	closeIfLost(e, r)
 	return e, nil
 }
 

@@ -72,7 +72,7 @@ func (x *LoadedExecutable) Execute(args [][]*Buffer, o ExecuteOptions) (outs [][
 	if err := sExecute.call(x.p, &f.args); err != nil {
 		x.unreserve(nd*no, nd)
 		call.undo()
-		return nil, nil, fmt.Errorf("%s: %w", x.name, err)
+		return nil, nil, fmt.Errorf("running %s: %w", x.name, err)
 	}
 	outs = x.wrap(outH)
 	return outs, x.join(ev), nil

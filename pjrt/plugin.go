@@ -1,6 +1,7 @@
 package pjrt
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -46,12 +47,18 @@ func Open(path string) (*Plugin, error) { return OpenWith(path, OpenOptions{}) }
 // OpenWith is Open with options. Options have no effect on a library that is
 // loaded already.
 func OpenWith(path string, o OpenOptions) (*Plugin, error) {
+	if path == "" {
+		return nil, errors.New("pjrt: open plugin: no path given")
+	}
 	key, err := filepath.EvalSymlinks(path)
 	if err == nil {
 		key, err = filepath.Abs(key)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pjrt: open plugin: %w", err)
+	}
+	if info, err := os.Stat(key); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("pjrt: open plugin: %s is no file", path)
 	}
 	plugins.Lock()
 	defer plugins.Unlock()

@@ -2,6 +2,7 @@ package pjrt
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -177,4 +178,23 @@ func plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// collected counts the objects that closeIfLost has closed.
+var collected atomic.Int64
+
+// CollectedObjects counts the objects that were forgotten without Close and
+// closed by the garbage collector. It is for leak tests.
+func CollectedObjects() int { return int(collected.Load()) }
+
+// closeIfLost closes r if its owner becomes unreachable without a Close, so that
+// a forgotten object does not hold device memory for ever. Programs should not
+// rely on it: the collector does not know how large the object is.
+func closeIfLost[T any](owner *T, r *ref) { runtime.AddCleanup(owner, (*ref).reclaim, r) }
+
+func (r *ref) reclaim() {
+	if r.state.Load()&1 == 0 {
+		collected.Add(1)
+		_ = r.close() // nobody is left to tell
+	}
 }

@@ -106,8 +106,8 @@ func (t *Topology) Devices() []*Device { return t.devices }
 
 // Compile compiles a StableHLO program ahead of time. Nothing is loaded.
 func (t *Topology) Compile(code []byte, o CompileOptions) (*Executable, error) {
-	if len(code) == 0 {
-		return nil, errEmptyProgram
+	if err := o.checkProgram(code); err != nil {
+		return nil, err
 	}
 	ids, err := o.check(t.devices, "topology "+t.name)
 	if err != nil {

@@ -1,0 +1,67 @@
+package plugins
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// download lets pip fetch w into dir and returns the wheel's path. pip brings
+// the user's index, proxy and certificate settings along.
+func download(ctx context.Context, w Wheel, o InstallOptions, dir string) (string, error) {
+	python := o.Python
+	if python == "" {
+		python = "python3"
+	}
+	if _, err := exec.LookPath(python); err != nil {
+		return "", fmt.Errorf("%s is not on PATH, and pip is needed to fetch %s; install it (Debian: apt-get install python3-pip) or pass a downloaded wheel with --wheel", python, w.Package)
+	}
+	if out, err := exec.CommandContext(ctx, python, "-m", "pip", "--version").CombinedOutput(); err != nil {
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		return "", fmt.Errorf("%s has no pip (%s); install it (Debian: apt-get install python3-pip) or pass a downloaded wheel with --wheel", python, lastLines(out, 1))
+	}
+	to := filepath.Join(dir, "wheel")
+	args := []string{"-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check", "--progress-bar", "off", "-d", to}
+	args = append(args, w.Tags...)
+	args = append(args, w.Package+"=="+w.Version)
+	cmd := exec.CommandContext(ctx, python, args...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // what pip leaves when killed goes with dir
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	var out bytes.Buffer
+	cmd.Stdout = io.MultiWriter(&out, o.Log)
+	cmd.Stderr = cmd.Stdout
+	fmt.Fprintf(o.Log, "fetching %s %s (%d MB) with pip\n", w.Package, w.Version, w.Size/1e6)
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		return "", fmt.Errorf("pip could not fetch %s %s:\n%s\nCheck the network and pip's settings, or fetch the wheel elsewhere (pip download --no-deps %s==%s) and pass it with --wheel", w.Package, w.Version, lastLines(out.Bytes(), 5), w.Package, w.Version)
+	}
+	found, err := filepath.Glob(filepath.Join(to, "*.whl"))
+	if err != nil || len(found) != 1 {
+		return "", errors.Join(err, fmt.Errorf("pip left %d wheels, expected one", len(found)))
+	}
+	return found[0], nil
+}
+
+// lastLines returns the last n non-empty lines, indented.
+func lastLines(out []byte, n int) string {
+	var lines []string
+	for _, l := range strings.Split(string(out), "\n") {
+		if l = strings.TrimSpace(l); l != "" {
+			lines = append(lines, "  "+l)
+		}
+	}
+	if n == 1 && len(lines) > 0 {
+		return strings.TrimSpace(lines[len(lines)-1])
+	}
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
