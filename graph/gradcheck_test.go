@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,6 +23,9 @@ type checked struct {
 	f  func(b *Builder, x []*Value) []*Value
 	// want computes the results in plain Go, where there is a simple way.
 	want func(x []array) []array
+	// same is another formulation, which must have the same values and gradients
+	// to rounding.
+	same func(b *Builder, x []*Value) []*Value
 	// tol is the relative tolerance of gradients, 1e-6 unless given, and of
 	// values, a thousandth of that.
 	tol float64
@@ -60,6 +64,12 @@ func (c checked) equals(out ...array) checked {
 // within sets the tolerance.
 func (c checked) within(tol float64) checked {
 	c.tol = tol
+	return c
+}
+
+// like adds another formulation.
+func (c checked) like(f func(b *Builder, x []*Value) []*Value) checked {
+	c.same = f
 	return c
 }
 
@@ -108,11 +118,18 @@ type caseRun struct {
 	checked
 	first  int // of its inputs
 	loss   int // output that is Σ results·cotangents
+	form   formulation
+	other  formulation // of same
+	probes []probe
+}
+
+// formulation is one way to write a case: its outputs in the program, and what
+// they were.
+type formulation struct {
 	values []int
 	grads  []int // output, or -1, for each argument
 	got    []array
 	grad   []array
-	probes []probe
 }
 
 // probe is a step of the arguments, and the difference quotient along it.
@@ -122,19 +139,13 @@ type probe struct {
 	quotient float64
 }
 
-// record writes the function, Σ results·cotangents, and its gradient.
+// record writes the function, Σ results·cotangents, and its gradient, and the
+// same for the other formulation.
 func (c *caseRun) record(b *Builder, r *rand.Rand, s *session, xs []*Value) {
 	outs := c.f(b, xs)
-	var floats, cts, wrt []*Value
-	var at []int
-	out := func(v *Value) int {
-		b.Output(c.name, v)
-		s.outputs++
-		return s.outputs - 1
-	}
+	cts := make([]*Value, len(outs))
 	loss := b.Scalar(F64, 0)
-	for _, o := range outs {
-		c.values = append(c.values, out(o))
+	for i, o := range outs {
 		if !o.DType().IsFloat() {
 			continue
 		}
@@ -142,23 +153,52 @@ func (c *caseRun) record(b *Builder, r *rand.Rand, s *session, xs []*Value) {
 		for range ct.Elements() {
 			ct.data = append(ct.data, r.NormFloat64())
 		}
-		v := b.Const(ct.Type, ct.encode(ct.DType))
-		floats, cts = append(floats, o), append(cts, v)
-		loss = Add(loss, Sum(Mul(Convert(o, F64), Convert(v, F64))))
+		cts[i] = b.Const(ct.Type, ct.encode(ct.DType))
+		loss = Add(loss, Sum(Mul(Convert(o, F64), Convert(cts[i], F64))))
 	}
-	c.loss = out(loss)
-	c.grads = make([]int, len(xs))
+	c.loss = s.output(b, c.name, loss)
+	c.form.record(b, c, s, xs, outs, cts)
+	if c.same != nil {
+		c.other.record(b, c, s, xs, c.same(b, xs), cts)
+	}
+}
+
+func (s *session) output(b *Builder, name string, v *Value) int {
+	b.Output(name, v)
+	s.outputs++
+	return s.outputs - 1
+}
+
+func (f *formulation) record(b *Builder, c *caseRun, s *session, xs, outs, cts []*Value) {
+	for _, o := range outs {
+		f.values = append(f.values, s.output(b, c.name, o))
+	}
+	var wrt []*Value
+	var at []int
 	for i, x := range xs {
-		c.grads[i] = -1
+		f.grads = append(f.grads, -1)
 		if x.DType() == F64 {
 			wrt, at = append(wrt, x), append(at, i)
 		}
 	}
-	if len(wrt) == 0 || len(floats) == 0 {
+	if len(wrt) == 0 || !slices.ContainsFunc(cts, func(ct *Value) bool { return ct != nil }) {
 		return
 	}
-	for i, g := range VJP(floats, cts, wrt) {
-		c.grads[at[i]] = out(g)
+	for i, g := range VJP(outs, cts, wrt) {
+		f.grads[at[i]] = s.output(b, c.name, g)
+	}
+}
+
+// read takes the formulation's results from the program's.
+func (f *formulation) read(outs []array) {
+	for _, v := range f.values {
+		f.got = append(f.got, outs[v])
+	}
+	f.grad = make([]array, len(f.grads))
+	for i, g := range f.grads {
+		if g >= 0 {
+			f.grad[i] = outs[g]
+		}
 	}
 }
 
@@ -175,15 +215,8 @@ func (s *session) measure(t testing.TB, r *rand.Rand) {
 	outs := s.p.run(t, base...)
 	probes := 0
 	for _, c := range s.cases {
-		for _, v := range c.values {
-			c.got = append(c.got, outs[v])
-		}
-		c.grad = make([]array, len(c.in))
-		for i, g := range c.grads {
-			if g >= 0 {
-				c.grad[i] = outs[g]
-			}
-		}
+		c.form.read(outs)
+		c.other.read(outs)
 		c.plan(r)
 		probes = max(probes, len(c.probes))
 	}
@@ -224,7 +257,7 @@ func (p probe) apply(in []array, h float64) {
 // plan chooses the steps.
 func (c *caseRun) plan(r *rand.Rand) {
 	wanted := false
-	for _, g := range c.grads {
+	for _, g := range c.form.grads {
 		wanted = wanted || g >= 0
 	}
 	if !wanted {
@@ -234,7 +267,7 @@ func (c *caseRun) plan(r *rand.Rand) {
 		p := probe{what: fmt.Sprintf("direction %d", d), step: make([][]float64, len(c.in))}
 		for i, a := range c.in {
 			for range a.data {
-				if c.grads[i] >= 0 {
+				if c.form.grads[i] >= 0 {
 					p.step[i] = append(p.step[i], r.NormFloat64())
 				}
 			}
@@ -242,7 +275,7 @@ func (c *caseRun) plan(r *rand.Rand) {
 		c.probes = append(c.probes, p)
 	}
 	for i, a := range c.in {
-		if c.grads[i] < 0 || len(a.data) > smallArgument {
+		if c.form.grads[i] < 0 || len(a.data) > smallArgument {
 			continue
 		}
 		for e := range a.data {
@@ -288,17 +321,28 @@ func (c *caseRun) check(t *testing.T) {
 	}
 	if c.want != nil {
 		want := c.want(c.in)
-		require.Len(t, c.got, len(want))
+		require.Len(t, c.form.got, len(want))
 		for i, w := range want {
-			requireClose(t, w, c.got[i], tol/1000, "result %d", i)
+			requireClose(t, w, c.form.got[i], tol/1000, "result %d", i)
+		}
+	}
+	if c.same != nil {
+		require.Len(t, c.other.got, len(c.form.got))
+		for i, w := range c.other.got {
+			requireClose(t, w, c.form.got[i], tol/1000, "result %d, beside the other formulation", i)
+		}
+		for i, g := range c.other.grad {
+			if c.other.grads[i] >= 0 {
+				requireClose(t, g, c.form.grad[i], tol/1000, "gradient of argument %d, beside the other formulation", i)
+			}
 		}
 	}
 	for _, p := range c.probes {
 		exact, scale := 0.0, 1.0
 		for i, step := range p.step {
 			for e, d := range step {
-				exact += d * c.grad[i].data[e]
-				scale += math.Abs(d * c.grad[i].data[e])
+				exact += d * c.form.grad[i].data[e]
+				scale += math.Abs(d * c.form.grad[i].data[e])
 			}
 		}
 		quotient := p.quotient
