@@ -11,6 +11,16 @@ func printScan(p *printer, op *Op) {
 	at, body := op.attr.(*scanAttr), op.blocks[0]
 	nc, nk := at.consts, at.carries
 	ny := len(op.results) - nk
+	if at.n == 0 { // a row could not be read even in a loop that never runs
+		for i, r := range op.results {
+			if i < nk {
+				p.alias(r, op.operands[nc+i])
+			} else {
+				p.names[r] = p.stmt("stablehlo.constant dense<> : %s", r.typ.mlir())
+			}
+		}
+		return
+	}
 	counter := T(S32)
 	types := []Type{counter}
 	names := []string{p.stmt("stablehlo.constant dense<0> : tensor<i32>")}

@@ -44,6 +44,7 @@ func (b *Builder) While(init []*Value, cond func(carry []*Value) *Value, body fu
 	if len(init) == 0 {
 		b.fail("while", "nothing is carried")
 	}
+	init = append([]*Value(nil), init...)
 	for i, v := range init {
 		if b.top().manual != 0 { // as much as it could come to vary
 			v = b.levelTo(b.use("while", v), b.top().manual)
