@@ -5,28 +5,22 @@
 package xlatest
 
 import (
-	"fmt"
+	"errors"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"titan/pjrt"
+	"titan/pjrt/plugins"
 )
 
 // Devices is the number of devices of the CPU client.
 const Devices = 8
 
-// Environment variables naming plugin libraries.
-const (
-	cpuVar = "TITAN_PLUGIN_CPU"
-	tpuVar = "TITAN_PLUGIN_TPU"
-)
-
 var cpu = sync.OnceValues(func() (*pjrt.Client, error) {
-	path, err := find("cpu", cpuVar)
+	path, err := plugins.Find("cpu")
 	if err != nil {
 		return nil, err
 	}
@@ -44,15 +38,19 @@ func CPU(t testing.TB) *pjrt.Client {
 	t.Helper()
 	c, err := cpu()
 	if err != nil {
-		t.Fatalf("%v\nThe tests need the CPU plugin: run `titan plugin install cpu`, or set %s to its library.", err, cpuVar)
+		t.Fatalf("the tests need the CPU plugin: %v", err)
 	}
 	return c
 }
 
 var tpu = sync.OnceValues(func() (*pjrt.Plugin, error) {
-	path, err := find("tpu", tpuVar)
+	path, err := plugins.Find("tpu")
+	var missing *plugins.NotInstalledError
+	if errors.As(err, &missing) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil, nil // not installed
+		return nil, err
 	}
 	quiet()
 	return pjrt.OpenWith(path, pjrt.OpenOptions{Env: TPUEnv})
@@ -75,7 +73,7 @@ func TPU(t testing.TB) *pjrt.Plugin {
 	p, err := tpu()
 	require.NoError(t, err)
 	if p == nil {
-		t.Skipf("the TPU plugin is not installed: run `titan plugin install tpu`, or set %s to its library", tpuVar)
+		t.Skip(&plugins.NotInstalledError{Name: "tpu"})
 	}
 	return p
 }
@@ -89,17 +87,3 @@ func quiet() {
 
 // find returns the library of a plugin: from the environment, or the newest in
 // the user's cache.
-func find(name, env string) (string, error) {
-	if path := os.Getenv(env); path != "" {
-		return path, nil
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("xlatest: %w", err)
-	}
-	found, err := filepath.Glob(filepath.Join(dir, "titan", "plugins", name, "*", "*.so"))
-	if err != nil || len(found) == 0 {
-		return "", fmt.Errorf("xlatest: no %s plugin under %s", name, filepath.Join(dir, "titan", "plugins"))
-	}
-	return found[len(found)-1], nil
-}

@@ -40,6 +40,14 @@ var pinned = []Wheel{
 		Tags: []string{"--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--platform", "manylinux_2_31_x86_64"},
 		Note: "libtpu is provided by Google under the Google Cloud Platform terms of service; titan does not redistribute it.",
 	},
+	{
+		Plugin: "cuda", Package: "jax-cuda12-pjrt", Version: "0.11.2",
+		SHA256: "2133b3afc63307c016ae4980f166b2b3de199759363ead74f7d550eaae953463", Size: 188235313,
+		Member:        "jax_plugins/xla_cuda12/xla_cuda_plugin.so",
+		LibrarySHA256: "ed4d60d77427548709ca0b5a8e04c1b24cc0091452bb564e4aea01e03ae7eac1", LibrarySize: 497519016,
+		Tags: []string{"--python-version", "3.11", "--implementation", "py", "--abi", "none", "--platform", "manylinux_2_27_x86_64"},
+		Note: "The cuda plugin also needs an NVIDIA driver and the CUDA 12 libraries (cuDNN, cuBLAS, NCCL, …) on the loader's path.",
+	},
 }
 
 // Names lists the plugins that can be installed.

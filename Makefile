@@ -1,0 +1,52 @@
+# Two targets for a newcomer: `make run` and `make test`. `make help` lists all.
+SHELL := /bin/bash
+GO ?= go
+export CGO_ENABLED = 0
+
+COMMIT := $(shell git describe --always --dirty 2>/dev/null)
+# Two test binaries at a time: each runs a compiler of its own.
+TEST := $(GO) test -p 2 -timeout 25m
+
+.PHONY: help build run test test-long bench lint deps clean go
+
+help:
+	@echo "make run        build, install the CPU plugin, train the example on 8 virtual devices"
+	@echo "make test       install what tests need, check the sources, run all tests"
+	@echo "make test-long  the long sweeps as well"
+	@echo "make bench      compare with JAX on this machine"
+	@echo "make build      bin/titan"
+	@echo "make lint       gofmt, go vet, staticcheck, house rules"
+	@echo "make clean      remove what the targets built"
+
+go:
+	@command -v $(GO) >/dev/null || { echo "titan needs Go 1.26 or later and found no '$(GO)'; install it from https://go.dev/dl"; exit 1; }
+
+build: go
+	$(GO) build -trimpath -ldflags "-X main.commit=$(COMMIT)" -o bin/titan ./cmd/titan
+
+deps: build
+	@bin/titan plugin install cpu
+	@bin/titan plugin install tpu || echo "note: without the tpu plugin the tests that compile for TPU are skipped"
+
+run: build
+	bin/titan plugin install cpu
+	bin/titan doctor
+	$(GO) test -count=1 -v -run '^Example$$' ./graph
+
+lint: go
+	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+test: deps lint
+	$(TEST) ./...
+
+test-long: deps lint
+	TITAN_LONG=1 $(GO) test -p 1 -timeout 4h ./...
+
+bench: deps
+	bench/trace.sh
+	$(GO) test -run '^$$' -bench . -benchtime 3x ./graph ./pjrt
+
+clean:
+	rm -rf bin

@@ -1,0 +1,96 @@
+// Command titan trains large language models on meshes of accelerators.
+//
+// Each verb is a file: parse the flags, call the package that does the work.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// usageError is a mistake on the command line, exit code 2.
+type usageError struct{ error }
+
+// run executes one command and returns the process's exit code.
+func run(args []string) (code int) {
+	defer func() {
+		if r := recover(); r != nil {
+			code = crash(args, r, debug.Stack())
+		}
+	}()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "titan:", err)
+	var usage usageError
+	if errors.As(err, &usage) {
+		return 2
+	}
+	return 1
+}
+
+// crash reports a bug of titan without showing a stack to the user.
+func crash(args []string, r any, stack []byte) int {
+	where := ""
+	report := fmt.Sprintf("titan %s\narguments: %q\npanic: %v\n\n%s", version(), args, r, stack)
+	if dir, err := os.MkdirTemp("", "titan-crash-"); err == nil {
+		if p := filepath.Join(dir, "report.txt"); os.WriteFile(p, []byte(report), 0o600) == nil {
+			where = "; please report it with " + p
+		}
+	}
+	fmt.Fprintf(os.Stderr, "titan: this is a bug: %v%s\n", r, where)
+	return 70
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "titan",
+		Short:         "Train large language models on meshes of accelerators",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          noVerb,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w; see `%s --help`", err, c.CommandPath())}
+	})
+	root.AddCommand(newPlugin(), newDoctor(), newVersion())
+	return root
+}
+
+// noVerb explains an unknown verb.
+func noVerb(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := ""
+	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
+		hint = fmt.Sprintf("; did you mean %q?", s[0])
+	}
+	return usageError{fmt.Errorf("unknown command %q%s (see `%s --help`)", args[0], hint, c.CommandPath())}
+}
+
+// exactly makes a wrong number of arguments a usage error.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usageError{fmt.Errorf("`%s` needs %s; see `%s --help`", c.CommandPath(), what, c.CommandPath())}
+		}
+		return nil
+	}
+}
