@@ -32,7 +32,7 @@ func compileFor(t *testing.T, topology string, c llama) (*pjrt.Executable, error
 	require.NoError(t, err)
 	topo, err := xlatest.TPU(t).NewTopology(topology, nil)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, topo.Close()) }()
+	t.Cleanup(func() { require.NoError(t, topo.Close()) })
 	return topo.Compile([]byte(prog.StableHLO()), pjrt.CompileOptions{Partitions: 8, Shardy: true, OptLevel: pjrt.LevelO0})
 }
 
