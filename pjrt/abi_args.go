@@ -189,13 +189,6 @@ type toHostArgs struct {
 	event  uintptr
 }
 
-type dimsArgs struct {
-	header
-	obj  uintptr
-	dims *int64
-	n    uintptr
-}
-
 type executeOptions struct {
 	header
 	sendCallbacks   uintptr

@@ -84,6 +84,3 @@ func quiet() {
 		_ = os.Setenv("TF_CPP_MIN_LOG_LEVEL", "3")
 	}
 }
-
-// find returns the library of a plugin: from the environment, or the newest in
-// the user's cache.

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // download lets pip fetch w into dir and returns the wheel's path. pip brings
@@ -35,6 +36,7 @@ func download(ctx context.Context, w Wheel, o InstallOptions, dir string) (strin
 	cmd := exec.CommandContext(ctx, python, args...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // what pip leaves when killed goes with dir
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 5 * time.Second // for a pip that does not stop
 	var out bytes.Buffer
 	cmd.Stdout = io.MultiWriter(&out, o.Log)
 	cmd.Stderr = cmd.Stdout

@@ -10,10 +10,14 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // InstallOptions changes how a plugin is installed.
@@ -61,7 +65,7 @@ func install(ctx context.Context, w Wheel, o InstallOptions) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	unlock, err := lock(dir)
+	unlock, err := lock(ctx, dir, o.Log)
 	if err != nil {
 		return "", err
 	}
@@ -90,7 +94,7 @@ func install(ctx context.Context, w Wheel, o InstallOptions) (string, error) {
 			return "", err
 		}
 	}
-	if err := checkWheel(w, wheel); err != nil {
+	if err := checkWheel(ctx, w, wheel); err != nil {
 		return "", err
 	}
 	fresh := filepath.Join(tmp, "new")
@@ -126,23 +130,34 @@ func removeLeftovers(dir string) error {
 }
 
 // lock waits for the plugin's lock file; the kernel releases it when a process
-// dies.
-func lock(dir string) (unlock func(), err error) {
+// dies. It asks again and again because a blocked flock cannot be interrupted.
+func lock(ctx context.Context, dir string, log io.Writer) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-		if err != syscall.EINTR {
-			break
+	for said := false; ; {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { f.Close() }, nil
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			f.Close()
+			return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
+		}
+		if !said {
+			fmt.Fprintln(log, "waiting for another process that is changing this plugin")
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
-	}
-	return func() { f.Close() }, nil
 }
 
 // checkSpace refuses early what would fill the disk.
@@ -152,7 +167,7 @@ func checkSpace(dir string, w Wheel, fetch bool) error {
 		need += 2 * w.Size // pip keeps a second copy while it moves the file
 	}
 	if free, err := FreeSpace(dir); err == nil && free < need {
-		return fmt.Errorf("%s has %d MB free and %d MB are needed; free some space or point XDG_CACHE_HOME elsewhere: %w", dir, free/1e6, need/1e6, syscall.ENOSPC)
+		return fmt.Errorf("%s has %d MB free and %d MB are needed: %w", dir, free/1e6, need/1e6, syscall.ENOSPC)
 	}
 	return nil
 }
@@ -166,15 +181,18 @@ func FreeSpace(dir string) (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-func checkWheel(w Wheel, path string) error {
+// errWheel marks failures to read the wheel.
+var errWheel = errors.New("the wheel cannot be read")
+
+func checkWheel(ctx context.Context, w Wheel, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errWheel, err)
 	}
 	defer f.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return err
+	if _, err := io.Copy(io.Discard, &reader{ctx, f, h}); err != nil {
+		return fmt.Errorf("%w: %w", errWheel, err)
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != w.SHA256 {
 		return fmt.Errorf("the wheel %s has sha256 %s, pinned for %s %s is %s; it was not installed", filepath.Base(path), got, w.Package, w.Version, w.SHA256)
@@ -237,20 +255,37 @@ func writeFile(path string, r io.Reader) (int64, error) {
 	return n, errors.Join(err, f.Sync(), f.Close())
 }
 
-// commit makes fresh the installed version. A damaged one steps aside first.
+// commit makes fresh the installed version. One that is there, damaged or
+// installed again by force, changes places with it and goes with tmp.
 func commit(fresh, final, tmp string) error {
 	if err := syncDir(fresh); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(final); err == nil {
-		if err := os.Rename(final, filepath.Join(tmp, "old")); err != nil {
-			return err
+	_, err := os.Lstat(final)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = os.Rename(fresh, final)
+	case err == nil:
+		err = unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, final, unix.RENAME_EXCHANGE)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // not on this file system or kernel
+			err = replace(fresh, final, filepath.Join(tmp, "old"))
 		}
 	}
-	if err := os.Rename(fresh, final); err != nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("moving the new version to %s: %w", final, err)
 	}
 	return syncDir(filepath.Dir(final))
+}
+
+// replace moves final aside and fresh into its place, or puts final back.
+func replace(fresh, final, aside string) error {
+	if err := os.Rename(final, aside); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, final); err != nil {
+		return errors.Join(err, os.Rename(aside, final))
+	}
+	return nil
 }
 
 func syncDir(dir string) error {
@@ -266,10 +301,14 @@ func explain(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted; nothing was installed")
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("took too long; nothing was installed")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
-		return fmt.Errorf("%w; nothing was installed", err)
-	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%w; make the folder writable or point XDG_CACHE_HOME elsewhere", err)
+		return fmt.Errorf("%w; nothing was installed. Free some space (or raise the quota) or point XDG_CACHE_HOME elsewhere", err)
+	case errors.Is(err, errWheel): // the user's file, not the cache
+		return err
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%w; the cache must be a folder that can be written: mend it or point XDG_CACHE_HOME elsewhere", err)
 	}
 	return err
 }

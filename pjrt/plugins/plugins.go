@@ -11,6 +11,7 @@
 package plugins
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -184,8 +185,9 @@ func Verify(name string) error {
 	return nil
 }
 
-// Remove deletes all installed versions of a plugin.
-func Remove(name string) error {
+// Remove deletes all installed versions of a plugin, once no other process is
+// installing it.
+func Remove(ctx context.Context, name string) error {
 	if _, err := Pinned(name); err != nil {
 		return err
 	}
@@ -196,7 +198,7 @@ func Remove(name string) error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return &NotInstalledError{name}
 	}
-	unlock, err := lock(dir)
+	unlock, err := lock(ctx, dir, io.Discard)
 	if err != nil {
 		return err
 	}
