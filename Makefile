@@ -31,7 +31,7 @@ deps: build
 run: build
 	bin/titan plugin install cpu
 	bin/titan doctor
-	$(GO) test -count=1 -v -run '^Example$$' ./graph
+	$(GO) run ./examples/fsdp
 
 lint: go
 	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
