@@ -195,8 +195,18 @@ func Remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+	if err := remove(ctx, dir); errors.Is(err, fs.ErrNotExist) {
 		return &NotInstalledError{name}
+	} else if err != nil {
+		return fmt.Errorf("removing the %s plugin: %w", name, err)
+	}
+	return nil
+}
+
+// remove empties a plugin's folder; fs.ErrNotExist if nothing is there.
+func remove(ctx context.Context, dir string) error {
+	if _, err := os.Stat(dir); err != nil {
+		return err
 	}
 	unlock, err := lock(ctx, dir, io.Discard)
 	if err != nil {
@@ -207,13 +217,18 @@ func Remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	found := false
 	for _, e := range entries {
 		if e.Name() == lockName { // held, and another process may be waiting for it
 			continue
 		}
+		found = true
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
+	}
+	if !found {
+		return fs.ErrNotExist
 	}
 	return nil
 }
