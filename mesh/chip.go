@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"titan/mesh/nearest"
+	"titan/internal/nearest"
 )
 
 // Chip holds the published facts of one TPU generation. Rates and sizes are per

@@ -18,7 +18,7 @@ import (
 	"slices"
 	"strings"
 
-	"titan/mesh/nearest"
+	"titan/internal/nearest"
 )
 
 // Axis is one named direction of a mesh with its number of devices.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"titan/mesh"
-	"titan/mesh/nearest"
+	"titan/internal/nearest"
 )
 
 // Rule says over which mesh axes a logical axis is split.
