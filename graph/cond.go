@@ -112,7 +112,7 @@ func (c *condBuilder) end() []*Value {
 	}
 	c.op.attr.(*condAttr).declared = n
 	b.finishRegion(c.op, c.op.blocks[0].yields)
-	return c.op.results
+	return slices.Clone(c.op.results)
 }
 
 // Switch records all branches and runs the one that the s32 scalar index names;

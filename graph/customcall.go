@@ -49,7 +49,7 @@ func (b *Builder) CustomCall(spec CustomCallSpec, operands ...*Value) []*Value {
 		}
 	}
 	spec.Results = slices.Clone(spec.Results)
-	return b.emit(opCustomCall, spec, operands...).results
+	return slices.Clone(b.emit(opCustomCall, spec, operands...).results)
 }
 
 func printCustomCall(p *printer, op *Op) {

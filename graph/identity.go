@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 
 	"titan/sharding"
 )
@@ -98,7 +99,7 @@ func Barrier(xs ...*Value) []*Value {
 	if xs[0] == nil {
 		mistake("optimization_barrier", "operand is nil")
 	}
-	return xs[0].b().emit(opBarrier, nil, xs...).results
+	return slices.Clone(xs[0].b().emit(opBarrier, nil, xs...).results)
 }
 
 // ConstrainOption changes what Constrain does to cotangents.

@@ -1,6 +1,9 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // scanAttr describes a loop of n iterations. Operands are consts, carries and
 // xs; the body takes the same with xs one row each and yields carries and ys;
@@ -129,7 +132,7 @@ func (s *scanBuilder) end(carry, ys []*Value) (outCarry, outYs []*Value) {
 		}
 	}
 	b.finishRegion(op, s.blk.yields)
-	return op.results[:len(carry)], op.results[len(carry):]
+	return slices.Clone(op.results[:len(carry)]), slices.Clone(op.results[len(carry):])
 }
 
 // finishRegion infers and appends a structured op, whose results vary as the

@@ -124,7 +124,7 @@ func (s *shardMapBuilder) end(yields []*Value, out []sharding.Spec) []*Value {
 	b.pop()
 	s.op.block, s.op.pos = b.top().block, b.position(2)
 	b.finishRegion(s.op, s.blk.yields)
-	return s.op.results
+	return slices.Clone(s.op.results)
 }
 
 // ManualOver limits a ShardMap to some mesh axes; over the others the region

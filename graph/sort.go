@@ -83,7 +83,7 @@ func SortBy(keys *Value, dim int, values []*Value, opts ...SortOption) []*Value 
 	if at.perm { // the compiler drops it again where no derivative is taken
 		operands = append(operands, b.positions("sort", keys, at.dim))
 	}
-	return b.emit(opSort, at, operands...).results[:n:n]
+	return slices.Clone(b.emit(opSort, at, operands...).results[:n])
 }
 
 // Argsort gives the s32 indices that put x in order along dimension dim, so that

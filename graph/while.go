@@ -1,6 +1,9 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // whileAttr: operands are the carries, then what condition and body read.
 type whileAttr struct{ carries int }
@@ -90,7 +93,7 @@ func (b *Builder) While(init []*Value, cond func(carry []*Value) *Value, body fu
 	}
 	op.block, op.pos = b.top().block, b.position(1)
 	b.finishRegion(op, op.blocks[1].yields)
-	return op.results
+	return slices.Clone(op.results)
 }
 
 func printWhile(p *printer, op *Op) {
