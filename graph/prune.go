@@ -169,6 +169,8 @@ func (op *Op) sweepRegion(used map[*Value]bool) {
 		}
 		at.out = filter(at.out, keepResult)
 	case *condAttr:
+		declared := at.declared
+		at.used = filter(at.used, func(i int) bool { return keepResult(declared + i) })
 		for i := at.declared - 1; i >= 0; i-- {
 			if !keepResult(i) {
 				at.declared--
