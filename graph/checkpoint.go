@@ -72,7 +72,7 @@ func (b *Builder) Checkpoint(policy Policy, f func() []*Value) []*Value {
 	blk, operands := b.record(opCheckpoint, f)
 	op := &Op{kind: opCheckpoint, attr: policy, operands: operands, blocks: []*Block{blk}, block: b.top().block, pos: b.position(1)}
 	b.finishRegion(op, blk.yields)
-	return op.results
+	return slices.Clone(op.results)
 }
 
 // CheckpointEvery is Checkpoint for every n-th layer i and plain recording for
@@ -127,19 +127,36 @@ func checkpointVJP(a *adjoint, op *Op, cts []*Value) {
 			c.kept[k.v] = held[index[k.saved]]
 		}
 	}
+	args := make([]*Value, len(inputs))
+	for i, v := range inputs {
+		args[i] = held[index[v]]
+		args[i].gradType = body.args[i].gradType
+	}
+	heldCTs := make([]*Value, len(cts))
+	for i, ct := range cts {
+		if ct != nil {
+			heldCTs[i] = held[index[ct]]
+		}
+	}
+	a.inlineVJP(op, c, args, heldCTs)
+}
+
+// inlineVJP records the ops of op's region once more, in the current block and
+// on the given arguments, and differentiates the copy, given the cotangents of
+// the region's yields.
+func (a *adjoint) inlineVJP(op *Op, c cloner, args, cts []*Value) {
+	body, blk := op.blocks[0], a.b.top().block
 	env := map[*Value]*Value{}
 	for i, arg := range body.args {
-		env[arg] = held[index[inputs[i]]]
-		env[arg].gradType = arg.gradType
+		env[arg] = args[i]
 	}
-	blk := b.top().block
 	start := len(blk.ops)
 	for _, o := range body.ops {
 		c.op(o, env, blk, func(saved, _ *Value) *Value { return saved })
 	}
 	ops := slices.Clone(blk.ops[start:])
 
-	inner := &adjoint{b: b, cts: map[*Value]*Value{}, active: map[*Value]bool{}}
+	inner := &adjoint{b: a.b, cts: map[*Value]*Value{}, active: map[*Value]bool{}}
 	for i, arg := range body.args {
 		if a.wants(op.operands[i]) {
 			inner.active[env[arg]] = true
@@ -148,7 +165,7 @@ func checkpointVJP(a *adjoint, op *Op, cts []*Value) {
 	propagate(inner.active, ops)
 	for i, ct := range cts {
 		if ct != nil {
-			inner.add(env[body.yields[i]], held[index[ct]])
+			inner.add(env[body.yields[i]], ct)
 		}
 	}
 	inner.run(ops)
@@ -160,6 +177,14 @@ func checkpointVJP(a *adjoint, op *Op, cts []*Value) {
 		}
 		done[v] = true
 	}
+}
+
+// saved is the form in which derivatives read v.
+func (v *Value) saved() *Value {
+	for v.kept != nil {
+		v = v.kept
+	}
+	return v
 }
 
 // keptValue is a value of the forward region and its saved form outside.

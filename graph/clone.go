@@ -37,7 +37,12 @@ func (c *cloner) op(op *Op, env map[*Value]*Value, blk *Block, bring func(saved,
 	blk.ops = append(blk.ops, n)
 	if len(op.results) == 1 {
 		if saved := c.kept[op.results[0]]; saved != nil {
-			env[op.results[0]] = blk.appendOp(opKept, nil, n.results[0], bring(saved, op.results[0]))
+			k := blk.appendOp(opKept, nil, n.results[0], bring(saved, op.results[0]))
+			env[op.results[0]] = k
+			n.results[0].kept = k
+			if n.kind == opName { // the value that was given the name
+				n.operands[0].kept = k
+			}
 		}
 	}
 	return n

@@ -1,9 +1,12 @@
 package graph
 
+import "slices"
+
 type customAttr struct {
 	outs     int
 	backward func(residuals, cotangents []*Value) []*Value
 	args     int
+	res      int // residuals; further results are what checkpoints keep
 }
 
 func init() {
@@ -37,25 +40,35 @@ func CustomVJP(args []*Value, forward func(args []*Value) (outs, residuals []*Va
 		return nil
 	}})
 	outs, res := forward(append([]*Value(nil), blk.args...))
-	at.outs = len(outs)
+	at.outs, at.res = len(outs), len(res)
 	for _, y := range append(append([]*Value(nil), outs...), res...) {
 		blk.yields = append(blk.yields, b.use("custom_vjp", y))
 	}
 	b.pop()
 	op.attr = at
 	b.finishRegion(op, blk.yields)
-	return op.results[:at.outs:at.outs]
+	return slices.Clone(op.results[:at.outs])
 }
 
 func customVJP(a *adjoint, op *Op, cts []*Value) {
 	at, body, b := op.attr.(customAttr), op.blocks[0], a.b
 	var res []*Value
-	for i, y := range body.yields[at.outs:] {
+	for i, y := range body.yields[at.outs : at.outs+at.res] {
 		if y.op == nil { // an argument handed on
 			res = append(res, a.val(op.operands[y.index]))
 			continue
 		}
 		res = append(res, a.val(op.results[at.outs+i]))
+	}
+	if slices.ContainsFunc(cts[at.outs:], func(ct *Value) bool { return ct != nil }) {
+		// A derivative of the derivative has come to the residuals, which are
+		// computed by ordinary ops.
+		further := make([]*Value, len(cts))
+		copy(further[at.outs:], cts[at.outs:])
+		a.inlineVJP(op, cloner{m: b.m}, a.vals(op.operands), further)
+	}
+	if !slices.ContainsFunc(cts[:at.outs], func(ct *Value) bool { return ct != nil }) {
+		return
 	}
 	full := make([]*Value, at.outs)
 	for i := range full {

@@ -12,6 +12,7 @@ type adjoint struct {
 
 // val is the forward value v, usable where cotangents are recorded.
 func (a *adjoint) val(v *Value) *Value {
+	v = v.saved()
 	if a.resolve == nil {
 		return v
 	}

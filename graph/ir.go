@@ -19,6 +19,9 @@ type Value struct {
 	// gradType, when valid, is the element type in which contractions produce
 	// this value's cotangent, so that sums across devices use that precision.
 	gradType DType
+	// kept is the saved form of a value that a checkpoint computes again; what
+	// derivatives read of the value, they read there.
+	kept *Value
 	// spec is the sharding given by Constrain or Input, used by cost counting.
 	spec *sharding.Spec
 	id   int // unique within the module, in creation order

@@ -54,6 +54,7 @@ func (r *residual) recomputable(op *Op) bool {
 
 // get is the forward value v in the backward body.
 func (r *residual) get(v *Value) *Value {
+	v = v.saved()
 	if m := r.memo[v]; m != nil {
 		return m
 	}
@@ -78,6 +79,9 @@ func (r *residual) find(v *Value) *Value {
 			return r.bring(r.outer.val(r.op.operands[v.index]), v)
 		}
 		return r.argument(v)
+	}
+	if v.op.kind == opKept {
+		return r.get(v.op.operands[1])
 	}
 	if r.fixed[v] || isView(v.op) {
 		env := map[*Value]*Value{}
