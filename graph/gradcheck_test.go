@@ -14,18 +14,21 @@ import (
 	"titan/pjrt"
 )
 
+// form is one way to write a function.
+type form = func(b *Builder, x []*Value) []*Value
+
 // checked is a function whose values and gradients are checked. Many are put
 // into one program, since compiling costs far more than running.
 type checked struct {
 	name string
 	// in are the arguments; float64 ones are differentiated.
 	in []array
-	f  func(b *Builder, x []*Value) []*Value
+	f  form
 	// want computes the results in plain Go, where there is a simple way.
 	want func(x []array) []array
-	// same is another formulation, which must have the same values and gradients
+	// same are other formulations, which must have the same values and gradients
 	// to rounding.
-	same func(b *Builder, x []*Value) []*Value
+	same []form
 	// tol is the relative tolerance of gradients, 1e-6 unless given, and of
 	// values, a thousandth of that.
 	tol float64
@@ -64,12 +67,6 @@ func (c checked) equals(out ...array) checked {
 // within sets the tolerance.
 func (c checked) within(tol float64) checked {
 	c.tol = tol
-	return c
-}
-
-// like adds another formulation.
-func (c checked) like(f func(b *Builder, x []*Value) []*Value) checked {
-	c.same = f
 	return c
 }
 
@@ -119,7 +116,7 @@ type caseRun struct {
 	first  int // of its inputs
 	loss   int // output that is Σ results·cotangents
 	form   formulation
-	other  formulation // of same
+	others []*formulation // of same
 	probes []probe
 }
 
@@ -158,8 +155,10 @@ func (c *caseRun) record(b *Builder, r *rand.Rand, s *session, xs []*Value) {
 	}
 	c.loss = s.output(b, c.name, loss)
 	c.form.record(b, c, s, xs, outs, cts)
-	if c.same != nil {
-		c.other.record(b, c, s, xs, c.same(b, xs), cts)
+	for _, f := range c.same {
+		o := &formulation{}
+		o.record(b, c, s, xs, f(b, xs), cts)
+		c.others = append(c.others, o)
 	}
 }
 
@@ -216,30 +215,35 @@ func (s *session) measure(t testing.TB, r *rand.Rand) {
 	probes := 0
 	for _, c := range s.cases {
 		c.form.read(outs)
-		c.other.read(outs)
+		for _, o := range c.others {
+			o.read(outs)
+		}
 		c.plan(r)
 		probes = max(probes, len(c.probes))
 	}
 	for k := range probes {
-		var loss [2][]float64
-		for side, h := range []float64{1, -1} {
+		for _, q := range quotient {
 			in := append([]array(nil), base...)
 			for _, c := range s.cases {
 				if k < len(c.probes) {
-					c.probes[k].apply(in[c.first:], h)
+					c.probes[k].apply(in[c.first:], q.step)
 				}
 			}
-			loss[side] = s.losses(t, in)
-		}
-		for i, c := range s.cases {
-			if k < len(c.probes) {
-				c.probes[k].quotient = (loss[0][i] - loss[1][i]) / (2 * stepSize)
+			for i, loss := range s.losses(t, in) {
+				if c := s.cases[i]; k < len(c.probes) {
+					c.probes[k].quotient += loss * q.weight
+				}
 			}
 		}
 	}
 }
 
-const stepSize = 1e-5
+// quotient is the central difference quotient of fourth order.
+const h = 1e-4
+
+var quotient = []struct{ step, weight float64 }{
+	{h, 8 / (12 * h)}, {-h, -8 / (12 * h)}, {2 * h, -1 / (12 * h)}, {-2 * h, 1 / (12 * h)},
+}
 
 func (p probe) apply(in []array, h float64) {
 	for i, step := range p.step {
@@ -248,7 +252,7 @@ func (p probe) apply(in []array, h float64) {
 		}
 		moved := append([]float64(nil), in[i].data...)
 		for e, d := range step {
-			moved[e] += h * stepSize * d
+			moved[e] += h * d
 		}
 		in[i].data = moved
 	}
@@ -326,14 +330,14 @@ func (c *caseRun) check(t *testing.T) {
 			requireClose(t, w, c.form.got[i], tol/1000, "result %d", i)
 		}
 	}
-	if c.same != nil {
-		require.Len(t, c.other.got, len(c.form.got))
-		for i, w := range c.other.got {
-			requireClose(t, w, c.form.got[i], tol/1000, "result %d, beside the other formulation", i)
+	for k, o := range c.others {
+		require.Len(t, o.got, len(c.form.got))
+		for i, got := range o.got {
+			requireClose(t, c.form.got[i], got, tol/1000, "result %d, formulation %d", i, k)
 		}
-		for i, g := range c.other.grad {
-			if c.other.grads[i] >= 0 {
-				requireClose(t, g, c.form.grad[i], tol/1000, "gradient of argument %d, beside the other formulation", i)
+		for i, got := range o.grad {
+			if o.grads[i] >= 0 {
+				requireClose(t, c.form.grad[i], got, tol/1000, "gradient of argument %d, formulation %d", i, k)
 			}
 		}
 	}

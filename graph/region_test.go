@@ -50,7 +50,7 @@ func scanCase(name string, f func(b *Builder, l loop, x []*Value) []*Value, in .
 	return checked{
 		name: name, in: in,
 		f:    func(b *Builder, x []*Value) []*Value { return f(b, scanned, x) },
-		same: func(b *Builder, x []*Value) []*Value { return f(b, unrolled, x) },
+		same: []form{func(b *Builder, x []*Value) []*Value { return f(b, unrolled, x) }},
 	}
 }
 
@@ -222,7 +222,7 @@ func TestCond(t *testing.T) {
 			f: func(b *Builder, x []*Value) []*Value {
 				return f(b, func(b *Builder, p *Value, yes, no func() []*Value) []*Value { return b.Cond(p, yes, no) }, x)
 			},
-			same: func(b *Builder, x []*Value) []*Value { return f(b, both, x) },
+			same: []form{func(b *Builder, x []*Value) []*Value { return f(b, both, x) }},
 		}
 	}
 	var cases []checked
@@ -275,9 +275,9 @@ func TestCond(t *testing.T) {
 					func() []*Value { return []*Value{Mul(x[1], Exp(x[2]))} },
 					func() []*Value { return []*Value{x[2]} })
 			},
-			same: func(b *Builder, x []*Value) []*Value {
+			same: []form{func(_ *Builder, x []*Value) []*Value {
 				return []*Value{[]*Value{Sin(x[1]), Mul(x[1], Exp(x[2])), x[2], x[2]}[i]}
-			},
+			}},
 		})
 	}
 	checkAll(t, nil, cases)
