@@ -79,6 +79,7 @@ func noVerb(c *cobra.Command, args []string) error {
 		return nil
 	}
 	hint := ""
+	c.SuggestionsMinimumDistance = 2 // edits
 	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
 		hint = fmt.Sprintf("; did you mean %q?", s[0])
 	}

@@ -75,9 +75,15 @@ func newPluginList() *cobra.Command {
 
 func newPluginRemove() *cobra.Command {
 	return &cobra.Command{
-		Use:   "remove NAME",
+		Use:   "remove " + strings.Join(plugins.Names(), "|"),
 		Short: "Delete a plugin from the cache",
 		Args:  exactly(1, "one plugin name ("+strings.Join(plugins.Names(), ", ")+")"),
-		RunE:  func(_ *cobra.Command, args []string) error { return plugins.Remove(args[0]) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if _, err := plugins.Pinned(args[0]); err != nil {
+				return usageError{err}
+			}
+			return plugins.Remove(c.Context(), args[0])
+		},
+		ValidArgs: plugins.Names(),
 	}
 }
