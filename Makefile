@@ -10,16 +10,17 @@ TEST := $(GO) test -p 2 -timeout 25m
 .PHONY: help build run test test-long bench lint deps clean go
 
 help:
-	@echo "make run        build, install the CPU plugin, train the example on 8 virtual devices"
+	@echo "make run        build, install the CPU plugin, train a small model on 8 virtual devices"
 	@echo "make test       install what tests need, check the sources, run all tests"
 	@echo "make test-long  the long sweeps as well"
 	@echo "make bench      compare with JAX on this machine"
 	@echo "make build      bin/titan"
-	@echo "make lint       gofmt, go vet, staticcheck, house rules"
+	@echo "make lint       gofmt, go vet, staticcheck and the rules of the house"
 	@echo "make clean      remove what the targets built"
 
 go:
 	@command -v $(GO) >/dev/null || { echo "titan needs Go 1.26 or later and found no '$(GO)'; install it from https://go.dev/dl"; exit 1; }
+	@out=$$($(GO) list -m 2>&1) || { echo "$$out"; echo "titan needs Go 1.26 or later. Install it from https://go.dev/dl, or set GOTOOLCHAIN=auto: then Go fetches it itself"; exit 1; }
 
 build: go
 	$(GO) build -trimpath -ldflags "-X main.commit=$(COMMIT)" -o bin/titan ./cmd/titan
@@ -34,9 +35,10 @@ run: build
 	$(GO) run ./examples/fsdp
 
 lint: go
-	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+	@out=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
+	$(GO) test ./internal/houserules
 
 test: deps lint
 	$(TEST) ./...
