@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"titan/mesh/nearest"
+	"titan/internal/nearest"
 )
 
 // Error is a mistake found while tracing, differentiating or verifying. It
