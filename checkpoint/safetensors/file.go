@@ -10,7 +10,7 @@ import (
 	"slices"
 	"sync"
 
-	"titan/mesh/nearest"
+	"titan/internal/nearest"
 	"titan/sharding"
 )
 
