@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -30,20 +32,32 @@ func download(ctx context.Context, w Wheel, o InstallOptions, dir string) (strin
 		return "", fmt.Errorf("%s has no pip (%s); install it (Debian: apt-get install python3-pip) or pass a downloaded wheel with --wheel", python, lastLines(out, 1))
 	}
 	to := filepath.Join(dir, "wheel")
-	args := []string{"-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check", "--progress-bar", "off", "-d", to}
+	args := []string{"-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check", "-d", to}
 	args = append(args, w.Tags...)
 	args = append(args, w.Package+"=="+w.Version)
+	terminal := asTerminal(o.Log)
+	if terminal == nil {
+		args = append(args, "--progress-bar", "off")
+	}
 	cmd := exec.CommandContext(ctx, python, args...)
+	dieWithParent(cmd)
+	runtime.LockOSThread() // the parent is this thread
+	defer runtime.UnlockOSThread()
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // what pip leaves when killed goes with dir
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 5 * time.Second // for a pip that does not stop
 	var out bytes.Buffer
-	cmd.Stdout = io.MultiWriter(&out, o.Log)
-	cmd.Stderr = cmd.Stdout
+	cmd.Stderr = io.MultiWriter(&out, o.Log)
+	if cmd.Stdout = cmd.Stderr; terminal != nil {
+		cmd.Stdout = terminal // errors, and they alone, are on the other
+	}
 	fmt.Fprintf(o.Log, "fetching %s %s (%d MB) with pip\n", w.Package, w.Version, w.Size/1e6)
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return "", ctx.Err()
+		}
+		if full := syscall.ENOSPC; strings.Contains(strings.ToLower(out.String()), full.Error()) {
+			return "", fmt.Errorf("pip could not write %s %s to %s: %w", w.Package, w.Version, dir, full)
 		}
 		return "", fmt.Errorf("pip could not fetch %s %s:\n%s\nCheck the network and pip's settings, or fetch the wheel elsewhere (pip download --no-deps %s==%s) and pass it with --wheel", w.Package, w.Version, lastLines(out.Bytes(), 5), w.Package, w.Version)
 	}
@@ -52,6 +66,18 @@ func download(ctx context.Context, w Wheel, o InstallOptions, dir string) (strin
 		return "", errors.Join(err, fmt.Errorf("pip left %d wheels, expected one", len(found)))
 	}
 	return found[0], nil
+}
+
+// asTerminal returns the terminal that w is, or nil.
+func asTerminal(w io.Writer) *os.File {
+	f, ok := w.(*os.File)
+	if !ok {
+		return nil
+	}
+	if st, err := f.Stat(); err != nil || st.Mode()&os.ModeCharDevice == 0 {
+		return nil
+	}
+	return f
 }
 
 // lastLines returns the last n non-empty lines, indented.

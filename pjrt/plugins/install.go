@@ -13,11 +13,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // InstallOptions changes how a plugin is installed.
@@ -27,7 +26,8 @@ type InstallOptions struct {
 	Wheel string
 	// Force installs again what is installed.
 	Force bool
-	// Log gets progress lines and pip's output; nil is silent.
+	// Log gets progress lines and pip's output; nil is silent. On a terminal
+	// pip shows its progress bar.
 	Log io.Writer
 	// Python is the interpreter whose pip fetches wheels; "" means python3.
 	Python string
@@ -47,7 +47,7 @@ func Install(ctx context.Context, name string, o InstallOptions) (string, error)
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
-	if err := supported(); err != nil {
+	if err := supported(runtime.GOOS, runtime.GOARCH); err != nil {
 		return "", err
 	}
 	path, err := install(ctx, w, o)
@@ -178,7 +178,7 @@ func FreeSpace(dir string) (int64, error) {
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, fmt.Errorf("free space of %s: %w", dir, err)
 	}
-	return int64(st.Bavail) * st.Bsize, nil
+	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
 // errWheel marks failures to read the wheel.
@@ -266,8 +266,8 @@ func commit(fresh, final, tmp string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		err = os.Rename(fresh, final)
 	case err == nil:
-		err = unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, final, unix.RENAME_EXCHANGE)
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // not on this file system or kernel
+		err = exchange(fresh, final)
+		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS) { // not on this file system or kernel
 			err = replace(fresh, final, filepath.Join(tmp, "old"))
 		}
 	}

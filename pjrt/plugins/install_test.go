@@ -86,6 +86,7 @@ func TestDamagedLibrary(t *testing.T) {
 		says   string
 	}{
 		"truncated":          {func() error { return os.Truncate(path, 1000) }, "has 1000 bytes instead of 262144"},
+		"another manifest":   {func() error { return os.WriteFile(manifest, []byte(`{"SHA256": "`+wrong+`", "Size": 262144}`), 0o644) }, "is not the pinned one"},
 		"library gone":       {func() error { return os.Remove(path) }, "is missing"},
 		"manifest gone":      {func() error { return os.Remove(manifest) }, "has no readable manifest.json"},
 		"manifest truncated": {func() error { return os.Truncate(manifest, 20) }, "has no readable manifest.json"},
@@ -197,6 +198,15 @@ func TestPins(t *testing.T) {
 		require.Regexp(t, `^\d+\.\d+\.\d+$`, w.Version)
 		require.Greater(t, w.LibrarySize, w.Size)
 		require.Contains(t, w.Tags, "--platform")
+	}
+}
+
+func TestOtherMachines(t *testing.T) {
+	require.NoError(t, supported("linux", "amd64"))
+	for _, c := range [][2]string{{"linux", "arm64"}, {"darwin", "arm64"}} {
+		err := supported(c[0], c[1])
+		require.ErrorContains(t, err, "linux/amd64 only, this is "+c[0]+"/"+c[1])
+		require.ErrorContains(t, err, "TITAN_PLUGIN_CPU")
 	}
 }
 

@@ -2,7 +2,6 @@ package plugins
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 )
 
@@ -69,10 +68,10 @@ func Pinned(name string) (Wheel, error) {
 	return Wheel{}, fmt.Errorf("unknown plugin %q; there are %s", name, strings.Join(Names(), ", "))
 }
 
-// supported reports whether the pinned wheels run on this machine.
-func supported() error {
-	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		return fmt.Errorf("plugins are pinned for linux/amd64 only, this is %s/%s; build or fetch a PJRT plugin for it and name it in the environment variable TITAN_PLUGIN_<NAME>", runtime.GOOS, runtime.GOARCH)
+// supported reports whether the pinned wheels run on such a machine.
+func supported(goos, goarch string) error {
+	if goos != "linux" || goarch != "amd64" {
+		return fmt.Errorf("plugins are pinned for linux/amd64 only, this is %s/%s; build or fetch a PJRT plugin for it and name its library in the environment, as %s", goos, goarch, EnvVar("cpu"))
 	}
 	return nil
 }

@@ -122,6 +122,9 @@ func check(w Wheel, dir string) (string, error) {
 	if err != nil {
 		return "", &DamagedError{w.Plugin, path, "has no readable " + manifestName}
 	}
+	if m.SHA256 != w.LibrarySHA256 || m.Size != w.LibrarySize {
+		return "", &DamagedError{w.Plugin, path, "is not the pinned one by its " + manifestName}
+	}
 	st, err := os.Stat(path)
 	switch {
 	case err != nil:

@@ -2,8 +2,10 @@ package plugins
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A killed installation leaves a temporary folder and, perhaps, a pip that
-// still runs; the next one clears up and succeeds.
+// A killed installation leaves a temporary folder, but no pip that still runs;
+// the next one clears up and succeeds.
 func TestKilled(t *testing.T) {
 	wheel := setup(t)
 	ready := filepath.Join(t.TempDir(), "ready")
-	fakePip(t, "echo half > $to/package.whl; echo half > $TMPDIR/part; : > "+ready+"; exec sleep 600")
+	fakePip(t, "echo half > $to/package.whl; echo half > $TMPDIR/part; echo $$ > "+ready+".part; mv "+ready+".part "+ready+"; exec sleep 600")
 	cmd := childCommand(t)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }) // its pip
@@ -25,16 +27,28 @@ func TestKilled(t *testing.T) {
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
 
+	raw, err := os.ReadFile(ready)
+	require.NoError(t, err)
+	pip, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return !running(pip) }, time.Minute, 10*time.Millisecond, "pip goes with its installer")
+
 	left := cache(t)
 	require.NotEmpty(t, left, "the test means nothing if the kill leaves nothing behind")
 	var missing *NotInstalledError
-	_, err := Find("cpu")
+	_, err = Find("cpu")
 	require.ErrorAs(t, err, &missing, "what is left is not taken for a plugin")
 
 	_, err = Install(t.Context(), "cpu", InstallOptions{Wheel: wheel})
 	require.NoError(t, err)
 	require.NoError(t, Verify("cpu"))
 	require.Len(t, cache(t), 2)
+}
+
+// running says whether a process runs: one that ended may wait to be collected.
+func running(pid int) bool {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !bytes.Contains(raw, []byte(") Z "))
 }
 
 // Killed while it replaces an installed one: the installed one stays usable.
