@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -32,19 +34,19 @@ func newDoctor() *cobra.Command {
 		Short: "Check what titan needs on this machine and say how to mend what is missing",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			fs := examine(c.Context())
+			findings := examine(c.Context())
 			broken := 0
-			for _, f := range fs {
+			for _, f := range findings {
 				if !f.OK && f.Required {
 					broken++
 				}
 			}
 			if asJSON {
-				if err := json.NewEncoder(c.OutOrStdout()).Encode(fs); err != nil {
+				if err := json.NewEncoder(c.OutOrStdout()).Encode(findings); err != nil {
 					return err
 				}
 			} else {
-				for _, f := range fs {
+				for _, f := range findings {
 					mark := "ok     "
 					switch {
 					case !f.OK && f.Required:
@@ -69,14 +71,14 @@ func newDoctor() *cobra.Command {
 }
 
 func examine(ctx context.Context) []finding {
-	fs := []finding{
+	findings := []finding{
 		{Check: "titan", OK: true, Says: version() + ", built with " + runtime.Version()},
 		examineMachine(), examinePip(ctx), examineCache(),
 	}
 	for _, s := range plugins.List() {
-		fs = append(fs, examinePlugin(ctx, s))
+		findings = append(findings, examinePlugin(ctx, s))
 	}
-	return fs
+	return findings
 }
 
 func examineMachine() finding {
@@ -93,6 +95,10 @@ func examinePip(ctx context.Context) finding {
 	out, err := exec.CommandContext(ctx, "python3", "-m", "pip", "--version").Output()
 	if err != nil {
 		f.Says = "python3 -m pip does not run: " + err.Error()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && len(exit.Stderr) > 0 {
+			f.Says = "python3 -m pip does not run: " + lastLine(string(exit.Stderr))
+		}
 		return f
 	}
 	f.OK, f.Mend = true, ""
@@ -107,26 +113,45 @@ func examineCache() finding {
 		f.Says, f.Mend = err.Error(), "set HOME or XDG_CACHE_HOME"
 		return f
 	}
-	at := dir // the nearest folder that exists
-	for at != "/" {
-		if _, err := os.Stat(at); err == nil {
-			break
-		}
+	at := dir // the nearest that exists
+	st, err := os.Stat(at)
+	for errors.Is(err, fs.ErrNotExist) && at != "/" {
 		at = filepath.Dir(at)
+		st, err = os.Stat(at)
+	}
+	f.Mend = "mend it or point XDG_CACHE_HOME elsewhere"
+	switch {
+	case errors.Is(err, syscall.ENOTDIR):
+		f.Says = dir + " passes through something that is not a folder"
+		return f
+	case err != nil:
+		f.Says = err.Error()
+		return f
+	case !st.IsDir():
+		f.Says = at + " is not a folder"
+		return f
 	}
 	free, err := plugins.FreeSpace(at)
 	if err != nil {
 		f.Says = err.Error()
 		return f
 	}
-	f.OK, f.Says = true, fmt.Sprintf("%s, %.1f GB free", dir, float64(free)/1e9)
+	f.Says = fmt.Sprintf("%s, %.1f GB free", dir, float64(free)/1e9)
+	if syscall.Access(at, 2) != nil { // W_OK
+		// What is installed there can be used.
+		f.Says, f.Required = f.Says+", cannot be written: nothing can be installed", false
+		return f
+	}
+	f.OK, f.Mend = true, ""
 	return f
 }
 
 func examinePlugin(ctx context.Context, s plugins.Status) finding {
 	f := finding{Check: s.Name + " plugin", Required: s.Name == "cpu"}
+	override := os.Getenv(plugins.EnvVar(s.Name)) // what the user asked for must work
+	reinstall := "titan plugin install --force " + s.Name
+	rename := "unset " + plugins.EnvVar(s.Name) + " or let it name a PJRT plugin library"
 	if s.Problem != "" {
-		f.Says = "not usable"
 		_, err := plugins.Find(s.Name)
 		var missing *plugins.NotInstalledError
 		var damaged *plugins.DamagedError
@@ -134,21 +159,23 @@ func examinePlugin(ctx context.Context, s plugins.Status) finding {
 		case errors.As(err, &missing):
 			f.Says, f.Mend = "not installed ("+s.Pinned+")", missing.Command()
 		case errors.As(err, &damaged):
-			f.Says, f.Mend, f.Required = damaged.Path+" "+damaged.What, "titan plugin install --force "+s.Name, true
+			f.Says, f.Mend, f.Required = damaged.Path+" "+damaged.What, reinstall, true
+		case override != "":
+			f.Says, f.Mend, f.Required = s.Problem, rename, true
 		default:
-			f.Says, f.Mend = s.Problem, "unset "+plugins.EnvVar(s.Name)+" or let it name a PJRT plugin library"
+			f.Says, f.Mend = s.Problem, "see the line about the cache"
 		}
 		return f
 	}
 	if err := plugins.Verify(s.Name); err != nil {
-		f.Says, f.Mend, f.Required = err.Error(), "titan plugin install --force "+s.Name, true
+		f.Says, f.Mend, f.Required = err.Error(), reinstall, true
 		return f
 	}
 	p, err := probe(ctx, s.Name, s.Path)
 	if err != nil {
-		f.Says, f.Mend = err.Error(), "titan plugin install --force "+s.Name
-		if s.Source != "cache" {
-			f.Mend = "unset " + s.Source + " or let it name a PJRT plugin library"
+		f.Says, f.Mend = err.Error(), reinstall
+		if override != "" {
+			f.Mend, f.Required = rename, true
 		}
 		return f
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -98,30 +99,55 @@ func probeHere(name, path string) (p probed) {
 	return p
 }
 
-// probe asks the plugin in a process of its own, for at most two minutes.
+// probeTime is how long a plugin may take to load and compile.
+var probeTime = 2 * time.Minute
+
+// probe asks the plugin in a process of its own.
 func probe(ctx context.Context, name, path string) (probed, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return probed{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	limited, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, self, "plugin", "probe", name, path)
+	cmd := exec.CommandContext(limited, self, "plugin", "probe", name, path)
+	cmd.WaitDelay = time.Second // for what it may have started
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil {
-		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-		return probed{}, fmt.Errorf("loading %s: %w: %s", path, err, lines[len(lines)-1])
+	switch {
+	case ctx.Err() != nil:
+		return probed{}, ctx.Err()
+	case limited.Err() != nil:
+		return probed{}, fmt.Errorf("loading %s: no answer within %v", path, probeTime)
+	case err != nil:
+		return probed{}, fmt.Errorf("loading %s: the process died (%w): %s", path, err, deathCause(stderr.String()))
 	}
 	// The plugin may write to standard output as well; the answer is the last line.
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	var p probed
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &p); err != nil {
-		return p, fmt.Errorf("loading %s: unreadable answer: %w", path, err)
+	if err := json.Unmarshal([]byte(lastLine(string(out))), &p); err != nil {
+		return p, fmt.Errorf("loading %s: the process ended without an answer", path)
 	}
 	if p.Problem != "" {
-		return p, fmt.Errorf("%s", p.Problem)
+		return p, errors.New(p.Problem)
 	}
 	return p, nil
+}
+
+// deathCause picks the line that says why a process died from what it wrote:
+// the head of Go's report on a signal or panic, else the last line.
+func deathCause(stderr string) string {
+	for line := range strings.Lines(stderr) {
+		for _, head := range []string{"SIG", "fatal error: ", "panic: "} {
+			if strings.HasPrefix(line, head) {
+				return strings.TrimSpace(line)
+			}
+		}
+	}
+	return lastLine(stderr)
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return s[strings.LastIndexByte(s, '\n')+1:]
 }
