@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"titan/mesh"
 	"titan/internal/nearest"
+	"titan/mesh"
 )
 
 // Rule says over which mesh axes a logical axis is split.
