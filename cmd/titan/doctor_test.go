@@ -12,13 +12,22 @@ import (
 	"titan/pjrt/plugins"
 )
 
-// emptyMachine hides what is installed here from the test.
+// emptyMachine hides what is installed here from the test, and puts a pip that
+// answers at once in front.
 func emptyMachine(t *testing.T) {
 	t.Helper()
+	fakePython(t, "echo 'pip 99.1 from nowhere (python 9)'")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for _, name := range plugins.Names() {
 		t.Setenv(plugins.EnvVar(name), "")
 	}
+}
+
+func fakePython(t *testing.T, script string) {
+	t.Helper()
+	bin := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "python3"), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	t.Setenv("PATH", bin)
 }
 
 // doctor returns the findings by their check, and the exit code.
@@ -178,12 +187,13 @@ func TestDoctorOfTheCache(t *testing.T) {
 
 func TestDoctorWithoutPip(t *testing.T) {
 	emptyMachine(t)
-	bin := t.TempDir()
-	t.Setenv("PATH", bin)
 	found, _ := doctor(t)
+	require.Equal(t, "pip 99.1", found["pip"].Says)
+	t.Setenv("PATH", t.TempDir())
+	found, _ = doctor(t)
 	require.Contains(t, found["pip"].Says, "python3")
 	require.Contains(t, found["pip"].Mend, "apt-get install python3-pip")
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "python3"), []byte("#!/bin/sh\necho 'No module named pip' >&2\nexit 1\n"), 0o755))
+	fakePython(t, "echo 'No module named pip' >&2; exit 1")
 	found, _ = doctor(t)
 	require.Equal(t, "python3 -m pip does not run: No module named pip", found["pip"].Says)
 	require.False(t, found["pip"].Required)
