@@ -31,7 +31,10 @@ type frame struct {
 	// enclosing block.
 	capture func(outer *Value) *Value
 	// manual are the mesh axes that are manual inside block.
-	manual   axisSet
+	manual axisSet
+	// diverge are the manual axes along which devices may take different ways
+	// here: other branches, other numbers of iterations.
+	diverge  axisSet
 	shardMap *shardMapBuilder // of the region whose body this is
 	consts   map[constKey]*Value
 }
@@ -102,6 +105,7 @@ func (b *Builder) push(f *frame) {
 	f.consts = map[constKey]*Value{}
 	if n := len(b.frames); n > 0 {
 		f.manual |= b.frames[n-1].manual
+		f.diverge |= b.frames[n-1].diverge
 	}
 	b.frames = append(b.frames, f)
 }

@@ -129,6 +129,9 @@ func collective(name string, x *Value, axes []string) (*Value, collectiveAttr) {
 	if set == 0 || set&^b.top().manual != 0 {
 		b.failAt(b.position(2), name, []*Value{x}, "axes %s are not all manual here; collectives belong inside a ShardMap over their axes", quoted(axes))
 	}
+	if set&b.top().diverge != 0 {
+		b.failAt(b.position(2), name, []*Value{x}, "along %s devices may take different branches, or different numbers of iterations, here; those that arrive would wait forever for the others", quoted(b.m.axisNames(set&b.top().diverge)))
+	}
 	x = b.levelTo(b.use(name, x), set)
 	return x, collectiveAttr{axes: slices.Clone(axes), set: set, n: b.m.axisSize(set)}
 }

@@ -70,10 +70,14 @@ func (c *condBuilder) arg(k int, outer *Value) *Value {
 	if a := c.aliases[k][outer]; a != nil {
 		return a
 	}
-	c.op.operands = append(c.op.operands, outer)
+	// Where devices take different branches nothing is added up over them inside:
+	// what the branches read is spread before, so that its cotangents meet after.
+	spread := outer
+	c.b.popTo(c.depth, func() { spread = c.b.levelTo(outer, c.op.operands[0].vary) })
+	c.op.operands = append(c.op.operands, spread)
 	for i, blk := range c.op.blocks {
 		a := blk.addArg(outer.typ)
-		a.vary, a.gradType = outer.vary, outer.gradType
+		a.vary, a.gradType = spread.vary, spread.gradType
 		c.aliases[i][outer] = a
 	}
 	return c.aliases[k][outer]
@@ -82,7 +86,7 @@ func (c *condBuilder) arg(k int, outer *Value) *Value {
 // branch records branch k.
 func (c *condBuilder) branch(k int, f func() []*Value) {
 	blk := c.op.blocks[k]
-	c.b.push(&frame{block: blk, capture: func(outer *Value) *Value { return c.arg(k, outer) }})
+	c.b.push(&frame{block: blk, diverge: c.op.operands[0].vary, capture: func(outer *Value) *Value { return c.arg(k, outer) }})
 	for _, y := range f() {
 		blk.yields = append(blk.yields, c.b.use("cond", y))
 	}

@@ -43,18 +43,45 @@ func inferWhile(op *Op) ([]Type, error) {
 // While repeats body while cond holds and returns the last carry. The trip
 // count is not known, so it has no derivative in reverse mode; use Scan.
 func (b *Builder) While(init []*Value, cond func(carry []*Value) *Value, body func(carry []*Value) []*Value) []*Value {
-	op := &Op{kind: opWhile, attr: whileAttr{len(init)}, blocks: []*Block{{module: b.m}, {module: b.m}}}
 	if len(init) == 0 {
 		b.fail("while", "nothing is carried")
 	}
-	init = append([]*Value(nil), init...)
+	pos := b.position(1)
+	carried := make([]*Value, len(init))
 	for i, v := range init {
-		if b.top().manual != 0 { // as much as it could come to vary
-			v = b.levelTo(b.use("while", v), b.top().manual)
-		}
-		init[i] = v
-		op.operands = append(op.operands, b.use("while", v))
+		carried[i] = b.use("while", v)
 	}
+	var diverge axisSet // what the number of iterations varies over
+	for {
+		op := b.recordWhile(carried, cond, body, diverge)
+		op.block, op.pos = b.top().block, pos
+		// In a manual region a carry must enter varying over whatever the body
+		// makes it vary over, and over what the number of iterations varies
+		// over; then both are recorded again.
+		again := false
+		if ys := op.blocks[0].yields; len(ys) == 1 && ys[0].vary&^diverge != 0 {
+			diverge, again = diverge|ys[0].vary, true
+		}
+		for i := range carried {
+			if i >= len(op.blocks[1].yields) || len(op.blocks[0].yields) != 1 {
+				break // finishRegion reports it
+			}
+			all := op.blocks[1].yields[i].vary | op.blocks[0].yields[0].vary
+			again = again || all&^carried[i].vary != 0
+			carried[i] = b.levelTo(carried[i], all)
+		}
+		if again {
+			continue
+		}
+		b.finishRegion(op, op.blocks[1].yields)
+		return slices.Clone(op.results)
+	}
+}
+
+// recordWhile records the two regions of a loop over the given carries.
+func (b *Builder) recordWhile(init []*Value, cond func(carry []*Value) *Value, body func(carry []*Value) []*Value, diverge axisSet) *Op {
+	op := &Op{kind: opWhile, attr: whileAttr{len(init)}, blocks: []*Block{{module: b.m}, {module: b.m}}}
+	op.operands = slices.Clone(init)
 	for _, blk := range op.blocks {
 		for _, o := range op.operands {
 			a := blk.addArg(o.typ)
@@ -63,7 +90,7 @@ func (b *Builder) While(init []*Value, cond func(carry []*Value) *Value, body fu
 	}
 	aliases := [2]map[*Value]*Value{{}, {}}
 	for k, blk := range op.blocks {
-		b.push(&frame{block: blk, capture: func(outer *Value) *Value {
+		b.push(&frame{block: blk, diverge: diverge, capture: func(outer *Value) *Value {
 			if a := aliases[k][outer]; a != nil {
 				return a
 			}
@@ -75,7 +102,7 @@ func (b *Builder) While(init []*Value, cond func(carry []*Value) *Value, body fu
 			}
 			return aliases[k][outer]
 		}})
-		args := append([]*Value(nil), blk.args[:len(init)]...)
+		args := slices.Clone(blk.args[:len(init)])
 		var ys []*Value
 		if k == 0 {
 			ys = []*Value{cond(args)}
@@ -91,9 +118,7 @@ func (b *Builder) While(init []*Value, cond func(carry []*Value) *Value, body fu
 		}
 		b.pop()
 	}
-	op.block, op.pos = b.top().block, b.position(1)
-	b.finishRegion(op, op.blocks[1].yields)
-	return slices.Clone(op.results)
+	return op
 }
 
 func printWhile(p *printer, op *Op) {
