@@ -50,7 +50,10 @@ func Install(ctx context.Context, name string, o InstallOptions) (string, error)
 	if err := supported(runtime.GOOS, runtime.GOARCH); err != nil {
 		return "", err
 	}
-	path, err := install(ctx, w, o)
+	path := ""
+	if err = checkGlibc(w, GlibcVersion()); err == nil {
+		path, err = install(ctx, w, o)
+	}
 	if err != nil {
 		return "", fmt.Errorf("installing the %s plugin: %w", name, explain(err))
 	}
