@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"titan/data/indexed"
+	"titan/data/manifest"
 	"titan/data/source"
 	"titan/data/tokenizer"
 )
@@ -41,7 +42,7 @@ func document(rng *rand.Rand, i int) string {
 }
 
 // read returns the documents of a dataset as text, boundary tokens removed.
-func read(t testing.TB, prefix string, tok *tokenizer.Tokenizer, m *Manifest) []string {
+func read(t testing.TB, prefix string, tok *tokenizer.Tokenizer, m *manifest.Manifest) []string {
 	d, err := indexed.Open(prefix)
 	require.NoError(t, err)
 	defer d.Close()
@@ -126,7 +127,7 @@ func TestFormats(t *testing.T) {
 				require.Equal(t, []int32{eos}, m.Behind)
 			}
 			require.Equal(t, sum, m.BinSHA256, "%s with %d workers", input, workers)
-			back, err := ReadManifest(out)
+			back, err := manifest.Read(out)
 			require.NoError(t, err)
 			require.Equal(t, m, back)
 		}

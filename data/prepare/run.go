@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"titan/data/indexed"
+	"titan/data/manifest"
 	"titan/data/source"
 	"titan/data/tokenizer"
 )
@@ -19,8 +20,8 @@ import (
 // Result tells what a run wrote: the manifests of the dataset and, with
 // Options.Validation, of the one split off.
 type Result struct {
-	Train      *Manifest
-	Validation *Manifest // nil without a split
+	Train      *manifest.Manifest
+	Validation *manifest.Manifest // nil without a split
 }
 
 // Run prepares a dataset. On an error, and when ctx ends, nothing is left.
@@ -36,7 +37,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 type part struct {
 	suffix  string
 	w       *indexed.Writer
-	sources []SourceManifest
+	sources []manifest.Source
 }
 
 // encoded is what one chunk became.
@@ -83,7 +84,7 @@ func run(ctx context.Context, o *Options) (*Result, error) {
 		}
 		defer p.w.Abort()
 		for _, input := range o.Inputs {
-			p.sources = append(p.sources, SourceManifest{Input: input})
+			p.sources = append(p.sources, manifest.Source{Input: input})
 		}
 	}
 
@@ -125,23 +126,23 @@ func run(ctx context.Context, o *Options) (*Result, error) {
 	}
 	progress.end()
 
-	var made []*Manifest
+	var made []*manifest.Manifest
 	for i, p := range parts {
 		sum, err := p.w.Finish()
 		if err != nil {
 			return nil, err
 		}
-		m := &Manifest{
-			Version: 1, Tokenizer: TokenizerInfo{SHA256: tok.Hash(), VocabSize: tok.VocabSize()},
+		m := &manifest.Manifest{
+			Version: 1, Tokenizer: manifest.Tokenizer{SHA256: tok.Hash(), VocabSize: tok.VocabSize()},
 			DType: dtype.String(), Tokens: sum.Tokens, Documents: sum.Documents,
 			BinBytes: sum.BinBytes, BinSHA256: sum.BinSHA256,
 			Before: append([]int32{}, before...), Behind: append([]int32{}, behind...),
 			Plain: o.PlainSpecial, Sources: p.sources,
 		}
 		if len(parts) > 1 {
-			m.Split = &SplitInfo{Part: []string{"train", "validation"}[i], Share: o.Validation, Seed: o.Seed}
+			m.Split = &manifest.Split{Part: []string{"train", "validation"}[i], Share: o.Validation, Seed: o.Seed}
 		}
-		data, err := m.marshal()
+		data, err := m.Marshal()
 		if err != nil {
 			return nil, err
 		}
@@ -243,7 +244,7 @@ func (m *meter) end() {
 // String describes the result in a line a part.
 func (r *Result) String() string {
 	var b strings.Builder
-	for _, m := range []*Manifest{r.Train, r.Validation} {
+	for _, m := range []*manifest.Manifest{r.Train, r.Validation} {
 		if m == nil {
 			continue
 		}
