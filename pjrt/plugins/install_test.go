@@ -233,3 +233,13 @@ func TestReaderStopsWithContext(t *testing.T) {
 	require.ErrorIs(t, unpack(ctx, pinned[0], wheel, dir), context.Canceled)
 	require.ErrorIs(t, checkWheel(ctx, pinned[0], wheel), context.Canceled)
 }
+
+// The page says what is pinned.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/plugins.md")
+	require.NoError(t, err)
+	for _, w := range pinned {
+		require.Contains(t, string(page), "| `"+w.Plugin+"` | "+w.Package+" "+w.Version+" |")
+		require.Contains(t, string(page), EnvVar(w.Plugin))
+	}
+}
