@@ -16,8 +16,7 @@ type Builder struct {
 	m      *Module
 	frames []*frame
 	done   bool
-	at     *position // position for ops that differentiation writes
-	consts map[constKey]*Value
+	at     *position  // position for ops that differentiation writes
 	failed *Error     // the first mistake, kept in case traced code recovers from it
 	late   *Error     // the first op recorded after Trace had returned
 	inputs []position // where each input was declared

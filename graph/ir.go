@@ -123,17 +123,6 @@ func (blk *Block) addArg(t Type) *Value {
 	return v
 }
 
-// insertArg adds an argument at position i, moving the later ones.
-func (blk *Block) insertArg(i int, t Type) *Value {
-	v := blk.addArg(t)
-	copy(blk.args[i+1:], blk.args[i:])
-	blk.args[i] = v
-	for k := i; k < len(blk.args); k++ {
-		blk.args[k].index = k
-	}
-	return v
-}
-
 // insertResult adds a result to op at position i, moving the later ones.
 func (op *Op) insertResult(i int, t Type) *Value {
 	v := op.block.module.newValue(t, op.block)

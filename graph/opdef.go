@@ -5,7 +5,7 @@ package graph
 type opKind uint8
 
 const (
-	opInvalid opKind = iota
+	_ opKind = iota // a forgotten kind is no op
 
 	opConst
 	opIota

@@ -39,21 +39,6 @@ func inferRegion(op *Op) ([]Type, error) {
 	return ts, nil
 }
 
-// addOperand passes outer into the region op's block(s) as a new argument, and
-// returns the argument of the first block.
-func (op *Op) addOperand(outer *Value) *Value {
-	op.operands = append(op.operands, outer)
-	var first *Value
-	for _, blk := range op.blocks {
-		a := blk.addArg(outer.typ)
-		a.vary, a.gradType = outer.vary, outer.gradType
-		if first == nil {
-			first = a
-		}
-	}
-	return first
-}
-
 // printInline writes the ops of a region that only differentiation sees.
 func printInline(p *printer, op *Op) {
 	blk := op.blocks[0]
