@@ -14,6 +14,7 @@ type edge struct {
 	lead         int
 	spec         *sharding.Spec
 	at           *shardMapAttr
+	last         bool // from the last iteration's carry to the result
 }
 
 // regionEdges lists the edges of op: operands to arguments, yields to results,
@@ -44,9 +45,11 @@ func regionEdges(op *Op) []edge {
 					e.lead = 1
 				} else {
 					out = append(out, edge{outer: blk.args[at.consts+i], inner: y})
+					e.last = true
 				}
 			case whileAttr:
 				out = append(out, edge{outer: blk.args[i], inner: y})
+				e.last = true
 			case *shardMapAttr:
 				e.spec, e.at = &at.out[i], at
 			}

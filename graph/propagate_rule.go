@@ -9,6 +9,7 @@ import "slices"
 type rule struct {
 	sizes []int     // of the factors
 	sum   []bool    // factors that are summed over: splitting them gives partial sums
+	group []int     // factors of one group cannot be split over one axis
 	maps  [][][]int // operands, then results: the factors of each dimension
 }
 
@@ -25,7 +26,7 @@ func newRule(op *Op) *rule {
 
 // factor makes a new factor.
 func (r *rule) factor(size int) int {
-	r.sizes, r.sum = append(r.sizes, size), append(r.sum, false)
+	r.sizes, r.sum, r.group = append(r.sizes, size), append(r.sum, false), append(r.group, 0)
 	return len(r.sizes) - 1
 }
 
@@ -75,7 +76,7 @@ func ruleOf(op *Op) *rule {
 	case k == opBarrier:
 		for i, v := range op.results {
 			for d, n := range v.typ.Shape {
-				r.link(n, on{i, d}, on{res + i, d})
+				r.group[r.link(n, on{i, d}, on{res + i, d})] = i // they have nothing to do with each other
 			}
 		}
 	case k <= opSelect, isIdentity(k), k == opThreefry, k == opAllReduce, k == opPermute:

@@ -1,0 +1,192 @@
+package graph_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	. "titan/graph"
+	"titan/mesh"
+	"titan/sharding"
+)
+
+func trace(t *testing.T, m *mesh.Mesh, f func(b *Builder)) *Module {
+	t.Helper()
+	mod, err := Trace("cost", m, func(b *Builder) error { f(b); return nil })
+	require.NoError(t, err)
+	return mod
+}
+
+func axes(t *testing.T, pairs ...any) *mesh.Mesh {
+	t.Helper()
+	var as []mesh.Axis
+	for i := 0; i < len(pairs); i += 2 {
+		as = append(as, mesh.Axis{Name: pairs[i].(string), Size: pairs[i+1].(int)})
+	}
+	m, err := mesh.New(as, nil)
+	require.NoError(t, err)
+	return m
+}
+
+// sent gives the bytes of the collectives of one kind over one axis.
+func sent(c Cost, kind string, axes ...string) (bytes float64) {
+	for _, cc := range c.Collectives {
+		if cc.Kind == kind && strings.Join(cc.Axes, ",") == strings.Join(axes, ",") {
+			bytes += cc.Bytes
+		}
+	}
+	return bytes
+}
+
+func TestCostOfMatrixChain(t *testing.T) {
+	c := trace(t, nil, func(b *Builder) {
+		x, y, z := b.Input("x", T(F32, 3, 5)), b.Input("y", T(F32, 5, 7)), b.Input("z", T(F32, 7, 11))
+		b.Output("o", MatMul(MatMul(x, y), z))
+	}).Cost()
+	require.Equal(t, 1, c.Devices)
+	require.Equal(t, 2*3*5*7.+2*3*7*11, c.Global[CostContraction].Flops)
+	require.Equal(t, 4*(15+35+21.)+4*(21+77+33.), c.Global[CostContraction].Bytes)
+	require.Equal(t, c.Global, c.Device)
+	require.Equal(t, Size{4 * (15 + 35 + 77), 4 * (15 + 35 + 77)}, c.Inputs)
+	require.Equal(t, Size{4 * 33, 4 * 33}, c.Outputs)
+	require.Empty(t, c.Collectives)
+	top := c.Top(1)
+	require.Equal(t, "dot", top[0].Op)
+	require.Equal(t, T(F32, 3, 11), top[0].Result)
+	require.True(t, strings.HasPrefix(top[0].Pos, "graph/cost_test.go:"))
+	require.Len(t, c.Top(99), 2)
+}
+
+func TestCostOfOps(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		class CostClass
+		want  Work
+		f     func(b *Builder, x *Value) *Value // x is f32[8,16], 512 bytes
+	}{
+		{"exp", CostElementwise, Work{128, 1024}, func(b *Builder, x *Value) *Value { return Exp(x) }},
+		{"add", CostElementwise, Work{128, 1536}, func(b *Builder, x *Value) *Value { return Add(x, x) }},
+		{"convert", CostElementwise, Work{0, 768}, func(b *Builder, x *Value) *Value { return Convert(x, BF16) }},
+		{"sum", CostReduction, Work{128, 512 + 4 + 32}, func(b *Builder, x *Value) *Value { return Sum(x, 1) }},
+		{"cumsum", CostReduction, Work{128, 1024}, func(b *Builder, x *Value) *Value { return Cumsum(x, 1) }},
+		{"argmax", CostReduction, Work{128, 512 + 4 + 32}, func(b *Builder, x *Value) *Value { return ArgMax(x, 1) }},
+		{"sort", CostReduction, Work{0, 4 * 512} /* with the permutation that its derivative needs */, func(b *Builder, x *Value) *Value { return Sort(x, 1) }},
+		{"transpose", CostMovement, Work{0, 1024}, func(b *Builder, x *Value) *Value { return Transpose(x, 1, 0) }},
+		{"slice", CostMovement, Work{0, 2 * 64}, func(b *Builder, x *Value) *Value { return SliceDim(x, 0, 3, 4) }},
+		{"broadcast", CostMovement, Work{0, 3 * 512}, func(b *Builder, x *Value) *Value { return BroadcastTo(x, 2, 8, 16) }},
+		{"dynamic_slice", CostMovement, Work{0, 2*64 + 8}, func(b *Builder, x *Value) *Value { return DynamicSliceDim(x, 0, b.Int(S32, 3), 1) }},
+		{"dynamic_update_slice", CostMovement, Work{0, 2*64 + 8}, func(b *Builder, x *Value) *Value {
+			return DynamicUpdateSliceDim(x, b.Zeros(T(F32, 1, 16)), 0, b.Int(S32, 3))
+		}},
+		{"to host", CostMovement, Work{0, 1024}, func(b *Builder, x *Value) *Value { return ToHost(x) }},
+		{"gather", CostIndexing, Work{0, 3*4 + 2*3*64}, func(b *Builder, x *Value) *Value { return Take(x, b.ConstS32([]int{3}, []int32{1, 2, 3}), 0) }},
+		{"scatter", CostIndexing, Work{48, 3*4 + 3*3*64}, func(b *Builder, x *Value) *Value {
+			return IndexAdd(x, b.ConstS32([]int{3}, []int32{1, 2, 3}), b.Zeros(T(F32, 3, 16)), 0)
+		}},
+		{"custom call", CostCustomCall, Work{77, 99}, func(b *Builder, x *Value) *Value {
+			return b.CustomCall(CustomCallSpec{Target: "t", Results: []Type{T(F32)}, Flops: 77, Bytes: 99}, x)[0]
+		}},
+		{"custom call that says nothing", CostCustomCall, Work{0, 516}, func(b *Builder, x *Value) *Value {
+			return b.CustomCall(CustomCallSpec{Target: "t", Results: []Type{T(F32)}}, x)[0]
+		}},
+		{"dot", CostContraction, Work{2 * 8 * 16 * 8, 2*512 + 256}, func(b *Builder, x *Value) *Value { return Einsum("ab,cb->ac", x, x) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := trace(t, nil, func(b *Builder) { b.Output("o", c.f(b, b.Input("x", T(F32, 8, 16)))) }).Cost()
+			require.Equal(t, c.want, got.Global[c.class])
+		})
+	}
+	free := trace(t, nil, func(b *Builder) {
+		x := Name(StopGradient(Reshape(b.Input("x", T(F32, 8, 16)), 128)), "x")
+		b.Output("o", Barrier(x, b.Zeros(T(F32, 4)))[0])
+	}).Cost()
+	require.Equal(t, Totals{}, free.Global)
+	require.Empty(t, free.Ops)
+}
+
+func TestCostOfRegions(t *testing.T) {
+	body := func(x *Value) *Value { return Exp(Sin(x)) }
+	scalar := func(f func(b *Builder, x *Value) *Value) Cost {
+		return trace(t, nil, func(b *Builder) { b.Output("o", f(b, b.Input("x", T(F32, 10)))) }).Cost()
+	}
+	c := scalar(func(b *Builder, x *Value) *Value {
+		ys, _ := b.Scan([]*Value{x}, nil, func(c, _ []*Value) (next, ys []*Value) {
+			in, _ := b.Scan([]*Value{c[0]}, nil, func(c, _ []*Value) (next, ys []*Value) { return []*Value{body(c[0])}, nil }, Iterations(3))
+			return in, nil
+		}, Iterations(7))
+		return ys[0]
+	})
+	require.Equal(t, Work{7 * 3 * 20, 7 * 3 * 160}, c.Global[CostElementwise])
+	require.Equal(t, 21., c.Top(1)[0].Times)
+	require.Empty(t, c.UnknownTrips)
+
+	c = scalar(func(b *Builder, x *Value) *Value {
+		return b.While([]*Value{x}, func(c []*Value) *Value { return Less(Sum(c[0]), b.Scalar(F32, 1)) }, func(c []*Value) []*Value { return []*Value{body(c[0])} })[0]
+	})
+	require.Equal(t, 20., c.Global[CostElementwise].Flops)
+	require.Len(t, c.UnknownTrips, 1)
+	require.Contains(t, c.UnknownTrips[0], "graph/cost_test.go:")
+	require.Contains(t, c.String(), "while loop")
+
+	c = scalar(func(b *Builder, x *Value) *Value {
+		return b.Switch(b.Input("i", T(S32)), func() []*Value { return []*Value{Exp(x)} }, func() []*Value { return []*Value{body(body(x))} }, func() []*Value { return []*Value{body(x)} })[0]
+	})
+	require.Equal(t, Work{40, 320}, c.Global[CostElementwise], "the costliest branch")
+
+	c = scalar(func(b *Builder, x *Value) *Value {
+		return CustomVJP([]*Value{x}, func(a []*Value) (outs, res []*Value) { return []*Value{body(a[0])}, nil }, nil)[0]
+	})
+	require.Equal(t, 20., c.Global[CostElementwise].Flops)
+}
+
+// TestCostOfManualRegion: inside, shapes are one device's.
+func TestCostOfManualRegion(t *testing.T) {
+	const dp, tp = 2, 4
+	c := trace(t, axes(t, "dp", dp, "tp", tp), func(b *Builder) {
+		x := b.Input("x", T(F32, 8, 16), Sharded(sharding.P("dp", "tp")))
+		w := b.Input("w", T(F32, 16, 32), Sharded(sharding.P("tp", nil)))
+		y := b.ShardMap([]*Value{x, w}, []sharding.Spec{sharding.P("dp", "tp"), sharding.P("tp")}, []sharding.Spec{sharding.P("dp", "tp")}, func(l []*Value) []*Value {
+			part := MatMul(l[0], l[1])                                      // [4,4] · [4,32]
+			y := ReduceScatter(part, 1, "tp")                               // [4,8]
+			y = Add(y, AllReduce(Sum(y), "dp"))                             // scalar
+			y = Shift(AllToAll(AllGather(y, 1, "tp"), 0, 0, "tp"), 1, "tp") // [4,32]
+			return []*Value{y}
+		})
+		b.Output("y", y[0])
+	}).Cost()
+	require.Equal(t, 2.*4*4*32, c.Device[CostContraction].Flops)
+	require.Equal(t, 2.*4*4*32*8, c.Global[CostContraction].Flops)
+	// Here the whole product was to be computed once, so the parts add up to it.
+	require.Equal(t, 2.*8*16*32, c.Global[CostContraction].Flops)
+	for kind, want := range map[string]float64{"reduce_scatter": 4 * 32 * 4, "all_gather": 4 * 32 * 4, "all_to_all": 4 * 32 * 4, "collective_permute": 4 * 32 * 4} {
+		require.Equal(t, want, sent(c, kind, "tp"), kind)
+	}
+	require.Equal(t, 4., sent(c, "all_reduce", "dp"))
+	for _, cc := range c.Collectives {
+		require.False(t, cc.Implied, "%+v", cc)
+		require.Equal(t, 1., cc.Count)
+		share := map[string]float64{"all_reduce": 2 * 1. / 2, "collective_permute": 1}[cc.Kind]
+		if share == 0 {
+			share = 3. / 4
+		}
+		require.Equal(t, share*cc.Bytes, cc.Wire, cc.Kind)
+	}
+	require.Equal(t, Size{4 * (8*16 + 16*32), 4 * (8*16/8. + 16*32/4.)}, c.Inputs)
+}
+
+// TestCostLeavesAxesToTheCompiler: a region manual over dp only shares its work
+// over tp as the compiler does.
+func TestCostLeavesAxesToTheCompiler(t *testing.T) {
+	c := trace(t, axes(t, "dp", 2, "tp", 4), func(b *Builder) {
+		x := b.Input("x", T(F32, 8, 16), Sharded(sharding.P("dp")))
+		w := b.Input("w", T(F32, 16, 32), Sharded(sharding.P(nil, "tp")))
+		y := b.ShardMap([]*Value{x, w}, []sharding.Spec{sharding.P("dp"), sharding.P()}, []sharding.Spec{sharding.P("dp")}, func(l []*Value) []*Value {
+			return []*Value{MatMul(l[0], l[1])}
+		}, ManualOver("dp"))
+		b.Output("y", y[0])
+	}).Cost()
+	require.Equal(t, 2.*8*16*32, c.Global[CostContraction].Flops)
+	require.Equal(t, 2.*8*16*32/8, c.Device[CostContraction].Flops)
+	require.Empty(t, c.Collectives)
+}
