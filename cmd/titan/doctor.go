@@ -84,6 +84,9 @@ func examine(ctx context.Context) []finding {
 func examineMachine() finding {
 	f := finding{Check: "machine", Required: true, OK: runtime.GOOS == "linux" && runtime.GOARCH == "amd64"}
 	f.Says = fmt.Sprintf("%s/%s, %d CPUs", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	if v := plugins.GlibcVersion(); v != "" {
+		f.Says += ", glibc " + v
+	}
 	if !f.OK {
 		f.Mend = "plugins are pinned for linux/amd64; elsewhere name your own in TITAN_PLUGIN_CPU"
 	}
@@ -150,7 +153,7 @@ func examinePlugin(ctx context.Context, s plugins.Status) finding {
 	f := finding{Check: s.Name + " plugin", Required: s.Name == "cpu"}
 	override := os.Getenv(plugins.EnvVar(s.Name)) // what the user asked for must work
 	reinstall := "titan plugin install --force " + s.Name
-	rename := "unset " + plugins.EnvVar(s.Name) + " or let it name a PJRT plugin library"
+	rename := renameVar(s.Name)
 	if s.Problem != "" {
 		_, err := plugins.Find(s.Name)
 		var missing *plugins.NotInstalledError
@@ -169,14 +172,15 @@ func examinePlugin(ctx context.Context, s plugins.Status) finding {
 	}
 	if err := plugins.Verify(s.Name); err != nil {
 		f.Says, f.Mend, f.Required = err.Error(), reinstall, true
+		if damaged := (*plugins.DamagedError)(nil); errors.As(err, &damaged) {
+			f.Says = damaged.Path + " " + damaged.What
+		}
 		return f
 	}
 	p, err := probe(ctx, s.Name, s.Path)
 	if err != nil {
-		f.Says, f.Mend = err.Error(), reinstall
-		if override != "" {
-			f.Mend, f.Required = rename, true
-		}
+		f.Says, f.Mend = unusable(s, p, err)
+		f.Required = f.Required || override != ""
 		return f
 	}
 	f.OK = true
@@ -188,4 +192,28 @@ func examinePlugin(ctx context.Context, s plugins.Status) finding {
 		f.Says += fmt.Sprintf(", %d device(s)", p.Devices)
 	}
 	return f
+}
+
+// unusable says why a plugin whose file is sound does not work here, and what
+// to do: installing it again would not help.
+func unusable(s plugins.Status, p probed, err error) (says, mend string) {
+	says = err.Error()
+	if p.API != "" {
+		says = "PJRT API " + p.API + ", not usable here: " + says
+	}
+	switch {
+	case len(p.Missing) > 0:
+		var names []string
+		for _, n := range p.Missing {
+			names = append(names, n.Library)
+		}
+		return says + "; it also needs " + strings.Join(names, ", "), plugins.MendMissing(p.Missing)
+	case s.Source != "cache":
+		return says, renameVar(s.Name)
+	}
+	return says, "the library is as published: mend on this machine what the message names, or name another build in " + plugins.EnvVar(s.Name)
+}
+
+func renameVar(plugin string) string {
+	return "unset " + plugins.EnvVar(plugin) + " or let it name a PJRT plugin library"
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -138,6 +140,56 @@ func TestDoctorOfBrokenPlugins(t *testing.T) {
 			require.Equal(t, 0, code)
 		})
 	}
+}
+
+func TestUnusable(t *testing.T) {
+	failed := errors.New("no visible device")
+	for name, c := range map[string]struct {
+		source     string
+		p          probed
+		says, mend string
+	}{
+		"libraries missing": {"cache", probed{API: "0.115", Missing: []plugins.Need{{Library: "liba.so.1", From: "package-a"}, {Library: "libb.so.1", From: "package-b"}}},
+			"PJRT API 0.115, not usable here: no visible device; it also needs liba.so.1, libb.so.1",
+			"python3 -m pip install --target DIR package-a package-b, and put each DIR/nvidia/*/lib on LD_LIBRARY_PATH"},
+		"sound but not here": {"cache", probed{API: "0.115"}, "PJRT API 0.115, not usable here: no visible device",
+			"the library is as published: mend on this machine what the message names, or name another build in TITAN_PLUGIN_CUDA"},
+		"the user's": {"TITAN_PLUGIN_CUDA", probed{}, "no visible device", "unset TITAN_PLUGIN_CUDA or let it name a PJRT plugin library"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			says, mend := unusable(plugins.Status{Name: "cuda", Source: c.source}, c.p, failed)
+			require.Equal(t, c.says, says)
+			require.Equal(t, c.mend, mend)
+		})
+	}
+}
+
+// A file of the right size and the wrong content: only its hash tells.
+func TestDamagedContent(t *testing.T) {
+	emptyMachine(t)
+	w, err := plugins.Pinned("cpu")
+	require.NoError(t, err)
+	root, err := plugins.Dir()
+	require.NoError(t, err)
+	dir := filepath.Join(root, "cpu", w.Version+"-"+w.SHA256[:8])
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	path := filepath.Join(dir, filepath.Base(w.Member))
+	require.NoError(t, os.WriteFile(path, nil, 0o644))
+	require.NoError(t, os.Truncate(path, w.LibrarySize)) // sparse
+	manifest := fmt.Sprintf(`{"SHA256": %q, "Size": %d}`, w.LibrarySHA256, w.LibrarySize)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "manifest.json"), []byte(manifest), 0o644))
+
+	code, stdout, _ := titan(t, "plugin", "list")
+	require.Equal(t, 0, code)
+	require.Regexp(t, `(?m)^cpu +lammps-jax-pjrt-cpu 0\.11\.2 +unreadable +cache +/`, stdout)
+	code, stdout, stderr := titan(t, "plugin", "list", "--verify")
+	require.Equal(t, 1, code)
+	require.Contains(t, stdout, "instead of "+w.LibrarySHA256)
+	require.Contains(t, stderr, "run `titan plugin install --force cpu`")
+	found, code := doctor(t)
+	require.Equal(t, 1, code)
+	require.Regexp(t, "^/.* has sha256 [0-9a-f]{64} instead of "+w.LibrarySHA256+"$", found["cpu plugin"].Says)
+	require.Equal(t, "titan plugin install --force cpu", found["cpu plugin"].Mend)
 }
 
 func TestDoctorOfAPluginThatHangs(t *testing.T) {

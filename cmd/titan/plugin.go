@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -48,29 +49,37 @@ func newPluginInstall() *cobra.Command {
 }
 
 func newPluginList() *cobra.Command {
-	return &cobra.Command{
+	verify := false
+	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the plugins: pinned version, API version, where they are",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "PLUGIN\tPINNED\tPJRT API\tSOURCE\tPATH")
+			var damaged []error
 			for _, s := range plugins.List() {
+				if verify && s.Problem == "" {
+					if err := plugins.Verify(s.Name); err != nil {
+						damaged = append(damaged, err)
+						s.Problem = err.Error()
+					}
+				}
 				if s.Problem != "" {
 					fmt.Fprintf(w, "%s\t%s\t-\t-\t%s\n", s.Name, s.Pinned, s.Problem)
 					continue
 				}
-				api := "-"
-				if p, err := probe(c.Context(), s.Name, s.Path); err == nil {
-					api = p.API
-				} else {
-					api = "unreadable"
+				p, err := probe(c.Context(), s.Name, s.Path)
+				if err != nil && p.API == "" {
+					p.API = "unreadable"
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.Name, s.Pinned, api, s.Source, s.Path)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.Name, s.Pinned, p.API, s.Source, s.Path)
 			}
-			return w.Flush()
+			return errors.Join(w.Flush(), errors.Join(damaged...))
 		},
 	}
+	c.Flags().BoolVar(&verify, "verify", false, "read each installed library and compare its sha256")
+	return c
 }
 
 func newPluginRemove() *cobra.Command {

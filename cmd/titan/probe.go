@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"titan/pjrt"
+	"titan/pjrt/plugins"
 )
 
 // probed is what a plugin says of itself. It is asked in a process of its own:
@@ -23,16 +25,12 @@ type probed struct {
 	Devices  int    `json:"devices,omitempty"`
 	Compiles bool   `json:"compiles"`
 	Problem  string `json:"problem,omitempty"`
+	// Missing are libraries it will load and would not find.
+	Missing []plugins.Need `json:"missing,omitempty"`
 }
 
 // probeTopology is what a plugin without a device here compiles for.
 var probeTopology = map[string]string{"tpu": "v5e:2x2"}
-
-// tpuEnv lets libtpu work on a machine without a TPU.
-var tpuEnv = map[string]string{
-	"TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_ACCELERATOR_TYPE": "v5litepod-4",
-	"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0",
-}
 
 const probeProgram = `module @probe {
   func.func public @main(%x: tensor<8x128xf32>) -> tensor<8x128xf32> {
@@ -52,57 +50,63 @@ func newPluginProbe() *cobra.Command {
 	}
 }
 
+// probeHere opens the plugin in this process and compiles a program with it.
 func probeHere(name, path string) (p probed) {
+	p.Missing = plugins.Missing(name)
 	env := map[string]string{"TF_CPP_MIN_LOG_LEVEL": "2"}
-	if name == "tpu" {
-		for k, v := range tpuEnv {
-			env[k] = v
-		}
-	}
+	maps.Copy(env, plugins.CompileOnlyEnv(name))
 	plugin, err := pjrt.OpenWith(path, pjrt.OpenOptions{Env: env})
-	if err != nil {
-		return probed{Problem: err.Error()}
-	}
-	major, minor := plugin.APIVersion()
-	p.API = fmt.Sprintf("%d.%d", major, minor)
-	if topology := probeTopology[name]; topology != "" {
-		t, err := plugin.NewTopology(topology, nil)
-		if err != nil {
-			p.Problem = err.Error()
-			return p
+	if err == nil {
+		major, minor := plugin.APIVersion()
+		p.API = fmt.Sprintf("%d.%d", major, minor)
+		if topology := probeTopology[name]; topology != "" {
+			err = p.compileFor(plugin, topology)
+		} else {
+			err = p.compileHere(plugin)
 		}
-		defer t.Close()
-		p.Platform, p.Devices = "compiles for TPU topologies", 0
-		x, err := t.Compile([]byte(probeProgram), pjrt.CompileOptions{OptLevel: pjrt.LevelO0})
-		if err != nil {
-			p.Problem = err.Error()
-			return p
-		}
-		p.Compiles = true
-		_ = x.Close()
-		return p
 	}
-	client, err := plugin.NewClient(pjrt.ClientOptions{})
 	if err != nil {
 		p.Problem = err.Error()
-		return p
+	}
+	return p
+}
+
+// compileFor compiles without a device.
+func (p *probed) compileFor(plugin *pjrt.Plugin, topology string) error {
+	t, err := plugin.NewTopology(topology, nil)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	x, err := t.Compile([]byte(probeProgram), pjrt.CompileOptions{OptLevel: pjrt.LevelO0})
+	if err != nil {
+		return err
+	}
+	p.Platform, p.Compiles = "compiles for TPU topologies", true
+	return x.Close()
+}
+
+// compileHere compiles for the devices of this machine.
+func (p *probed) compileHere(plugin *pjrt.Plugin) error {
+	client, err := plugin.NewClient(pjrt.ClientOptions{})
+	if err != nil {
+		return err
 	}
 	defer client.Close()
 	p.Platform, p.Devices = client.Platform(), len(client.Devices())
 	x, err := client.Compile([]byte(probeProgram), pjrt.CompileOptions{})
 	if err != nil {
-		p.Problem = err.Error()
-		return p
+		return err
 	}
 	p.Compiles = true
-	_ = x.Close()
-	return p
+	return x.Close()
 }
 
 // probeTime is how long a plugin may take to load and compile.
 var probeTime = 2 * time.Minute
 
-// probe asks the plugin in a process of its own.
+// probe asks the plugin in a process of its own. What it said before it failed
+// comes with the error.
 func probe(ctx context.Context, name, path string) (probed, error) {
 	self, err := os.Executable()
 	if err != nil {
