@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/mattn/go-isatty"
 )
 
 // download lets pip fetch w into dir and returns the wheel's path. pip brings
@@ -70,14 +72,10 @@ func download(ctx context.Context, w Wheel, o InstallOptions, dir string) (strin
 
 // asTerminal returns the terminal that w is, or nil.
 func asTerminal(w io.Writer) *os.File {
-	f, ok := w.(*os.File)
-	if !ok {
-		return nil
+	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
+		return f
 	}
-	if st, err := f.Stat(); err != nil || st.Mode()&os.ModeCharDevice == 0 {
-		return nil
-	}
-	return f
+	return nil
 }
 
 // lastLines returns the last n non-empty lines, indented.
