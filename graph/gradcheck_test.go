@@ -12,6 +12,7 @@ import (
 	. "titan/graph"
 	"titan/mesh"
 	"titan/pjrt"
+	"titan/sharding"
 )
 
 // form is one way to write a function.
@@ -87,7 +88,7 @@ func checkAll(t *testing.T, m *mesh.Mesh, cases []checked) {
 		for _, c := range s.cases {
 			var xs []*Value
 			for _, a := range c.in {
-				xs = append(xs, b.Input(c.name, a.Type))
+				xs = append(xs, b.Input(c.name, a.Type, copies(b)))
 			}
 			all = append(all, xs)
 		}
@@ -162,8 +163,16 @@ func (c *caseRun) record(b *Builder, r *rand.Rand, s *session, xs []*Value) {
 	}
 }
 
+// copies says that every device holds all of an input or output.
+func copies(b *Builder) PortOption {
+	if b.Mesh() == nil {
+		return nil
+	}
+	return Sharded(sharding.P())
+}
+
 func (s *session) output(b *Builder, name string, v *Value) int {
-	b.Output(name, v)
+	b.Output(name, v, copies(b))
 	s.outputs++
 	return s.outputs - 1
 }
@@ -296,10 +305,9 @@ func (s *session) losses(t testing.TB, in []array) []float64 {
 	t.Helper()
 	bufs := make([][]*pjrt.Buffer, s.p.n)
 	defer func() { _ = pjrt.CloseBuffers(bufs...) }()
-	for i, a := range in {
+	for _, a := range in {
 		raw := a.encode(a.DType)
 		for d := range bufs {
-			require.Nil(t, s.p.Inputs()[i].Spec)
 			b, err := s.p.exe.Client().Put(raw, a.DType, a.Shape, s.p.exe.Devices()[d])
 			require.NoError(t, err)
 			bufs[d] = append(bufs[d], b)
