@@ -23,8 +23,8 @@ type stack struct {
 	spec                                         func(kind string) PortOption
 }
 
-// small has sizes that all differ, so that no formula is right by chance.
-var small = stack{layers: 3, batch: 16, seq: 6, dim: 40, heads: 8, headDim: 10, ffn: 48}
+// decoder has sizes that all differ, so that no formula is right by chance.
+var decoder = stack{layers: 3, batch: 16, seq: 6, dim: 40, heads: 8, headDim: 10, ffn: 48}
 
 // weights lists kind and shape of a layer's weights.
 func (c stack) weights() []struct {
@@ -74,7 +74,7 @@ func (c stack) layer(x *Value, w []*Value) *Value {
 	}
 	q, k, v := inner(Einsum("bsd,dhk->bshk", n, w[0])), inner(Einsum("bsd,dhk->bshk", n, w[1])), inner(Einsum("bsd,dhk->bshk", n, w[2]))
 	p := Softmax(Einsum("bqhk,bshk->bhqs", q, k), -1)
-	o := Einsum("bhqs,bshk->bqhk", p, v)
+	o := inner(Einsum("bhqs,bshk->bqhk", p, v))
 	x = Add(x, Einsum("bshk,hkd->bsd", o, w[3]))
 	if c.act != nil {
 		x = c.act(x)
@@ -93,7 +93,7 @@ func (c stack) trace(t *testing.T, m *mesh.Mesh) *Module {
 	if c.spec == nil {
 		c.spec = func(string) PortOption { return nil }
 	}
-	return trace(t, m, func(b *Builder) {
+	return costed(t, m, func(b *Builder) {
 		x := b.Input("x", T(F32, c.batch, c.seq, c.dim), c.spec("x"))
 		var ws, flat []*Value // stacked for the loop, one by one unrolled
 		for _, w := range c.weights() {
@@ -153,7 +153,7 @@ func kindOf(c stack, i int) string {
 // gradient (Kaplan et al. 2020, "Scaling Laws for Neural Language Models").
 func TestCostOfDecoder(t *testing.T) {
 	for _, unroll := range []bool{false, true} {
-		c := small
+		c := decoder
 		c.unroll = unroll
 		forward := float64(c.layers) * (2*c.params()*c.tokens() + c.attention())
 		require.Equal(t, 3*forward, c.trace(t, nil).Cost().Global[CostContraction].Flops)
@@ -164,7 +164,7 @@ func TestCostOfDecoder(t *testing.T) {
 
 // TestCostScannedIsUnrolled: a loop costs its iterations and nothing else.
 func TestCostScannedIsUnrolled(t *testing.T) {
-	c := small
+	c := decoder
 	c.forward = true
 	loop := c.trace(t, nil).Cost()
 	c.unroll = true
@@ -181,7 +181,7 @@ func TestCostScannedIsUnrolled(t *testing.T) {
 // but for the layer's last contraction, whose result no derivative needs.
 func TestCostOfCheckpoint(t *testing.T) {
 	for _, unroll := range []bool{false, true} {
-		c := small
+		c := decoder
 		c.unroll = unroll
 		plain := c.trace(t, nil).Cost().Global[CostContraction].Flops
 		c.remat = true
@@ -192,7 +192,7 @@ func TestCostOfCheckpoint(t *testing.T) {
 	}
 	// Where every result is needed, it is the whole forward pass.
 	full := func(remat bool) Cost {
-		return trace(t, nil, func(b *Builder) {
+		return costed(t, nil, func(b *Builder) {
 			x, w := b.Input("x", T(F32, 6, 6)), b.Input("w", T(F32, 6, 6))
 			f := func() []*Value { return []*Value{Sin(MatMul(Sin(MatMul(x, w)), w))} }
 			y := Sum(f()[0])
@@ -209,7 +209,7 @@ func TestCostOfCheckpoint(t *testing.T) {
 // TestCostOfDataParallelism: each of n devices takes its part of the batch and
 // sums all gradients: one all-reduce of the parameters.
 func TestCostOfDataParallelism(t *testing.T) {
-	c := small
+	c := decoder
 	c.spec = func(kind string) PortOption {
 		if kind == "x" {
 			return Sharded(sharding.P("dp"))
@@ -218,7 +218,7 @@ func TestCostOfDataParallelism(t *testing.T) {
 	}
 	for _, unroll := range []bool{false, true} {
 		c.unroll = unroll
-		whole := small
+		whole := decoder
 		whole.unroll = unroll
 		alone := whole.trace(t, nil).Cost()
 		got := c.trace(t, axes(t, "dp", 8)).Cost()
@@ -239,7 +239,7 @@ func TestCostOfDataParallelism(t *testing.T) {
 func TestCostOfFSDP(t *testing.T) {
 	for _, remat := range []bool{false, true} {
 		for _, unroll := range []bool{false, true} {
-			c := small
+			c := decoder
 			c.unroll, c.remat = unroll, remat
 			split := func(lead bool) sharding.Spec {
 				if lead {
@@ -278,7 +278,7 @@ func TestCostOfFSDP(t *testing.T) {
 func TestCostOfTensorParallelism(t *testing.T) {
 	for _, unroll := range []bool{false, true} {
 		for _, forward := range []bool{true, false} {
-			c := small
+			c := decoder
 			c.unroll, c.forward = unroll, forward
 			c.spec = func(kind string) PortOption {
 				var dims []any
@@ -316,7 +316,7 @@ func TestCostOfTensorParallelism(t *testing.T) {
 // gathers the products' input once more; unrolled it is still there.
 func TestCostOfSequenceParallelism(t *testing.T) {
 	for _, unroll := range []bool{false, true} {
-		c := small
+		c := decoder
 		c.unroll, c.seq = unroll, 8
 		c.spec = func(kind string) PortOption {
 			var dims []any
@@ -353,7 +353,7 @@ func TestCostOfSequenceParallelism(t *testing.T) {
 
 // TestCostOfTwoDimensions: fully sharded over dp and split over tp at once.
 func TestCostOfTwoDimensions(t *testing.T) {
-	c := small
+	c := decoder
 	full := func(kind string, gathered, lead bool) sharding.Spec {
 		dims := []any{"dp", "tp"}
 		if kind == "o" || kind == "down" {

@@ -11,7 +11,7 @@ import (
 	"titan/sharding"
 )
 
-func trace(t *testing.T, m *mesh.Mesh, f func(b *Builder)) *Module {
+func costed(t *testing.T, m *mesh.Mesh, f func(b *Builder)) *Module {
 	t.Helper()
 	mod, err := Trace("cost", m, func(b *Builder) error { f(b); return nil })
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func sent(c Cost, kind string, axes ...string) (bytes float64) {
 }
 
 func TestCostOfMatrixChain(t *testing.T) {
-	c := trace(t, nil, func(b *Builder) {
+	c := costed(t, nil, func(b *Builder) {
 		x, y, z := b.Input("x", T(F32, 3, 5)), b.Input("y", T(F32, 5, 7)), b.Input("z", T(F32, 7, 11))
 		b.Output("o", MatMul(MatMul(x, y), z))
 	}).Cost()
@@ -93,11 +93,11 @@ func TestCostOfOps(t *testing.T) {
 		{"dot", CostContraction, Work{2 * 8 * 16 * 8, 2*512 + 256}, func(b *Builder, x *Value) *Value { return Einsum("ab,cb->ac", x, x) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := trace(t, nil, func(b *Builder) { b.Output("o", c.f(b, b.Input("x", T(F32, 8, 16)))) }).Cost()
+			got := costed(t, nil, func(b *Builder) { b.Output("o", c.f(b, b.Input("x", T(F32, 8, 16)))) }).Cost()
 			require.Equal(t, c.want, got.Global[c.class])
 		})
 	}
-	free := trace(t, nil, func(b *Builder) {
+	free := costed(t, nil, func(b *Builder) {
 		x := Name(StopGradient(Reshape(b.Input("x", T(F32, 8, 16)), 128)), "x")
 		b.Output("o", Barrier(x, b.Zeros(T(F32, 4)))[0])
 	}).Cost()
@@ -108,7 +108,7 @@ func TestCostOfOps(t *testing.T) {
 func TestCostOfRegions(t *testing.T) {
 	body := func(x *Value) *Value { return Exp(Sin(x)) }
 	scalar := func(f func(b *Builder, x *Value) *Value) Cost {
-		return trace(t, nil, func(b *Builder) { b.Output("o", f(b, b.Input("x", T(F32, 10)))) }).Cost()
+		return costed(t, nil, func(b *Builder) { b.Output("o", f(b, b.Input("x", T(F32, 10)))) }).Cost()
 	}
 	c := scalar(func(b *Builder, x *Value) *Value {
 		ys, _ := b.Scan([]*Value{x}, nil, func(c, _ []*Value) (next, ys []*Value) {
@@ -143,7 +143,7 @@ func TestCostOfRegions(t *testing.T) {
 // TestCostOfManualRegion: inside, shapes are one device's.
 func TestCostOfManualRegion(t *testing.T) {
 	const dp, tp = 2, 4
-	c := trace(t, axes(t, "dp", dp, "tp", tp), func(b *Builder) {
+	c := costed(t, axes(t, "dp", dp, "tp", tp), func(b *Builder) {
 		x := b.Input("x", T(F32, 8, 16), Sharded(sharding.P("dp", "tp")))
 		w := b.Input("w", T(F32, 16, 32), Sharded(sharding.P("tp", nil)))
 		y := b.ShardMap([]*Value{x, w}, []sharding.Spec{sharding.P("dp", "tp"), sharding.P("tp")}, []sharding.Spec{sharding.P("dp", "tp")}, func(l []*Value) []*Value {
@@ -178,7 +178,7 @@ func TestCostOfManualRegion(t *testing.T) {
 // TestCostLeavesAxesToTheCompiler: a region manual over dp only shares its work
 // over tp as the compiler does.
 func TestCostLeavesAxesToTheCompiler(t *testing.T) {
-	c := trace(t, axes(t, "dp", 2, "tp", 4), func(b *Builder) {
+	c := costed(t, axes(t, "dp", 2, "tp", 4), func(b *Builder) {
 		x := b.Input("x", T(F32, 8, 16), Sharded(sharding.P("dp")))
 		w := b.Input("w", T(F32, 16, 32), Sharded(sharding.P(nil, "tp")))
 		y := b.ShardMap([]*Value{x, w}, []sharding.Spec{sharding.P("dp"), sharding.P()}, []sharding.Spec{sharding.P("dp")}, func(l []*Value) []*Value {
