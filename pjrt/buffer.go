@@ -16,6 +16,7 @@ type Buffer struct {
 	dims    []int
 	dev     *Device
 	donated atomic.Pointer[donation]
+	deleted atomic.Bool
 }
 
 // newBuffer takes over h, for which c's family has reserved a place.
@@ -33,6 +34,11 @@ func (b *Buffer) grab() error {
 	}
 	if b.hold() != nil {
 		return fmt.Errorf("%v: %w", b, ErrClosed)
+	}
+	// A plugin that finds this out on one device has started on others.
+	if b.deleted.Load() {
+		b.drop()
+		return fmt.Errorf("%v was deleted", b)
 	}
 	return nil
 }
@@ -103,6 +109,7 @@ func (b *Buffer) Delete() error {
 		return err
 	}
 	defer b.drop()
+	b.deleted.Store(true)
 	return sBufDelete.call(b.p, &handleArgs{obj: b.h})
 }
 
@@ -112,6 +119,9 @@ func (b *Buffer) IsDeleted() bool {
 		return true
 	}
 	defer b.drop()
+	if b.deleted.Load() {
+		return true
+	}
 	a := &flagArgs{obj: b.h}
 	return sBufIsDeleted.call(b.p, a) != nil || a.out
 }

@@ -45,6 +45,11 @@ func (p *Plugin) RegisterCustomCall(name string, h CustomCallHandler) error {
 	if x == nil || x.register == 0 {
 		return &Error{Code: Unimplemented, Op: "RegisterCustomCall", Message: p.String() + " has no custom calls (no FFI extension)"}
 	}
+	p.callsMu.Lock()
+	defer p.callsMu.Unlock()
+	if p.calls[name] {
+		return fmt.Errorf("pjrt: a custom call %q is registered already", name)
+	}
 	cb, err := newCallback(func(f *ffiFrame) uintptr { return serveCustomCall(name, h, f) })
 	if err != nil {
 		return err
@@ -55,7 +60,14 @@ func (p *Plugin) RegisterCustomCall(name string, h CustomCallHandler) error {
 	a := pinned[ffiRegisterArgs](&m)
 	*a = ffiRegisterArgs{size: cFFIRegister, name: m.str(name), nameLen: uintptr(len(name)), handler: cb, platform: m.str(platform), platformLen: uintptr(len(platform))}
 	r, _, _ := purego.SyscallN(x.register, uintptr(unsafe.Pointer(a)))
-	return p.takeError(r, "FFI_RegisterHandler")
+	if err := p.takeError(r, "FFI_RegisterHandler"); err != nil {
+		return err
+	}
+	if p.calls == nil {
+		p.calls = map[string]bool{}
+	}
+	p.calls[name] = true
+	return nil
 }
 
 // serveCustomCall runs on a thread of the plugin. It returns an FFI error or 0.
@@ -192,8 +204,6 @@ func decodeScalar(d dtype.DType, p unsafe.Pointer) any {
 
 func decodeArray(d dtype.DType, p unsafe.Pointer, n int) any {
 	switch {
-	case d == dtype.Bool:
-		return decodeElems[bool](d, p, n)
 	case d.IsInt() && d.IsSigned():
 		return decodeElems[int64](d, p, n)
 	case d.IsInt():

@@ -28,6 +28,9 @@ type Plugin struct {
 	fns          []uintptr
 	exts         map[int32]*extension
 	attrs        map[string]any
+
+	callsMu sync.Mutex
+	calls   map[string]bool // names of registered custom calls
 }
 
 // OpenOptions configures [OpenWith].

@@ -108,7 +108,7 @@ func TestTransferMisuse(t *testing.T) {
 	require.NoError(t, b.Delete())
 	require.True(t, b.IsDeleted())
 	_, err = b.Bytes()
-	require.Error(t, err)
+	require.ErrorContains(t, err, "was deleted")
 	require.NoError(t, b.Delete(), "deleting again")
 	require.NoError(t, b.Close())
 	require.NoError(t, b.Close())

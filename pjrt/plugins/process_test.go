@@ -71,7 +71,7 @@ func TestTwoProcessesAtOnce(t *testing.T) {
 	wheel := setup(t)
 	both := filepath.Join(t.TempDir(), "both")
 	// The download ends when the other process waits for it.
-	calls := fakePip(t, "while [ ! -e "+both+" ]; do sleep 0.02; done; cp "+wheel+" $to")
+	calls := fakePip(t, "i=0; while [ ! -e "+both+" ] && [ $i -lt 500 ]; do sleep 0.02; i=$((i+1)); done; cp "+wheel+" $to")
 	type result struct {
 		path string
 		err  error
