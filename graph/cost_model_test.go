@@ -53,9 +53,9 @@ func (c stack) attention() float64 {
 	return 2 * 2 * float64(c.batch*c.heads*c.seq*c.seq*c.headDim)
 }
 
-// norm keeps the products of a layer from adding their cotangents to the
+// plainNorm keeps the products of a layer from adding their cotangents to the
 // residual stream's one by one.
-func norm(x *Value) *Value {
+func plainNorm(x *Value) *Value {
 	return Mul(x, ExpandDims(Rsqrt(AddScalar(Mean(Square(x), -1), 1e-5)), -1))
 }
 
@@ -65,7 +65,7 @@ func (c stack) layer(x *Value, w []*Value) *Value {
 			w[i] = c.weight(w[i], k.kind)
 		}
 	}
-	n := norm(x)
+	n := plainNorm(x)
 	inner := func(x *Value) *Value {
 		if c.inner != nil {
 			return c.inner(x)
@@ -79,7 +79,7 @@ func (c stack) layer(x *Value, w []*Value) *Value {
 	if c.act != nil {
 		x = c.act(x)
 	}
-	n = norm(x)
+	n = plainNorm(x)
 	h := Mul(Silu(inner(Einsum("bsd,df->bsf", n, w[4]))), inner(Einsum("bsd,df->bsf", n, w[5])))
 	x = Add(x, Einsum("bsf,fd->bsd", h, w[6]))
 	if c.act != nil {
@@ -221,11 +221,11 @@ func TestCostOfDataParallelism(t *testing.T) {
 		whole := decoder
 		whole.unroll = unroll
 		alone := whole.trace(t, nil).Cost()
-		got := c.trace(t, axes(t, "dp", 8)).Cost()
+		got := c.trace(t, costMesh(t, "dp", 8)).Cost()
 		require.Equal(t, 8, got.Devices)
 		require.Equal(t, alone.Global[CostContraction], got.Global[CostContraction])
 		require.Equal(t, alone.Global[CostContraction].Flops/8, got.Device[CostContraction].Flops)
-		require.Equal(t, 4*(float64(c.layers)*c.params()+1), sent(got, "all_reduce", "dp"), "gradients and the loss")
+		require.Equal(t, 4*(float64(c.layers)*c.params()+1), costSent(got, "all_reduce", "dp"), "gradients and the loss")
 		require.Len(t, got.Collectives, 1)
 		require.True(t, got.Collectives[0].Implied)
 		x := 4 * c.tokens() * float64(c.dim)
@@ -257,15 +257,15 @@ func TestCostOfFSDP(t *testing.T) {
 				return Constrain(Convert(w, BF16), sharding.P(), Cotangent(split(false)), GradIn(F32))
 			}
 			c.act = func(x *Value) *Value { return Constrain(Convert(x, F32), sharding.P("dp")) }
-			got := c.trace(t, axes(t, "dp", 8)).Cost()
+			got := c.trace(t, costMesh(t, "dp", 8)).Cost()
 			p := float64(c.layers) * c.params()
 			gathers := 1.
 			if remat {
 				gathers = 2
 			}
-			require.Equal(t, 2*gathers*p, sent(got, "all_gather", "dp"))
-			require.Equal(t, 4*p, sent(got, "reduce_scatter", "dp"))
-			require.Equal(t, 4., sent(got, "all_reduce", "dp"), "the loss")
+			require.Equal(t, 2*gathers*p, costSent(got, "all_gather", "dp"))
+			require.Equal(t, 4*p, costSent(got, "reduce_scatter", "dp"))
+			require.Equal(t, 4., costSent(got, "all_reduce", "dp"), "the loss")
 			require.Equal(t, got.Global[CostContraction].Flops/8, got.Device[CostContraction].Flops)
 			require.Equal(t, (4*p+4*c.tokens()*float64(c.dim))/8, got.Inputs.Device)
 		}
@@ -296,14 +296,14 @@ func TestCostOfTensorParallelism(t *testing.T) {
 				return Sharded(sharding.P(dims...))
 			}
 			c.act = func(x *Value) *Value { return Constrain(x, sharding.P()) }
-			got := c.trace(t, axes(t, "tp", 4)).Cost()
+			got := c.trace(t, costMesh(t, "tp", 4)).Cost()
 			require.Equal(t, got.Global[CostContraction].Flops/4, got.Device[CostContraction].Flops)
 			times := 2.
 			if !forward {
 				times = 4
 			}
 			activation := 4 * c.tokens() * float64(c.dim)
-			require.Equal(t, times*float64(c.layers)*activation, sent(got, "all_reduce", "tp"))
+			require.Equal(t, times*float64(c.layers)*activation, costSent(got, "all_reduce", "tp"))
 			require.Len(t, got.Collectives, 1)
 		}
 	}
@@ -337,16 +337,16 @@ func TestCostOfSequenceParallelism(t *testing.T) {
 		// Without this the products would go on splitting the sequence, and gather
 		// the weights.
 		c.inner = func(x *Value) *Value { return Constrain(x, sharding.P(nil, nil, "tp")) }
-		got := c.trace(t, axes(t, "tp", 4)).Cost()
+		got := c.trace(t, costMesh(t, "tp", 4)).Cost()
 		require.Equal(t, got.Global[CostContraction].Flops/4, got.Device[CostContraction].Flops)
 		layer := float64(c.layers) * 4 * c.tokens() * float64(c.dim)
-		require.Equal(t, 4*layer, sent(got, "reduce_scatter", "tp"))
+		require.Equal(t, 4*layer, costSent(got, "reduce_scatter", "tp"))
 		gathers := 6.
 		if unroll {
 			gathers = 4
 		}
-		require.Equal(t, gathers*layer, sent(got, "all_gather", "tp"))
-		require.Equal(t, 4., sent(got, "all_reduce", "tp"), "the loss")
+		require.Equal(t, gathers*layer, costSent(got, "all_gather", "tp"))
+		require.Equal(t, 4., costSent(got, "all_reduce", "tp"), "the loss")
 		require.Len(t, got.Collectives, 3)
 	}
 }
@@ -382,12 +382,12 @@ func TestCostOfTwoDimensions(t *testing.T) {
 		return Constrain(Convert(w, BF16), full(kind, true, false), Cotangent(full(kind, false, false)), GradIn(F32))
 	}
 	c.act = func(x *Value) *Value { return Constrain(Convert(x, F32), sharding.P("dp")) }
-	got := c.trace(t, axes(t, "dp", 8, "tp", 4)).Cost()
+	got := c.trace(t, costMesh(t, "dp", 8, "tp", 4)).Cost()
 	p := float64(c.layers) * c.params()
 	require.Equal(t, got.Global[CostContraction].Flops/32, got.Device[CostContraction].Flops)
-	require.Equal(t, 2*p/4, sent(got, "all_gather", "dp"), "each device gathers its columns")
-	require.Equal(t, 4*p/4, sent(got, "reduce_scatter", "dp"))
-	require.Equal(t, 4*float64(c.layers)*4*c.tokens()*float64(c.dim)/8, sent(got, "all_reduce", "tp"))
-	require.Equal(t, 4., sent(got, "all_reduce", "dp"), "the loss")
+	require.Equal(t, 2*p/4, costSent(got, "all_gather", "dp"), "each device gathers its columns")
+	require.Equal(t, 4*p/4, costSent(got, "reduce_scatter", "dp"))
+	require.Equal(t, 4*float64(c.layers)*4*c.tokens()*float64(c.dim)/8, costSent(got, "all_reduce", "tp"))
+	require.Equal(t, 4., costSent(got, "all_reduce", "dp"), "the loss")
 	require.Len(t, got.Collectives, 4)
 }

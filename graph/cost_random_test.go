@@ -89,7 +89,7 @@ func randomProgram(seed uint64, specs func(rank int) sharding.Spec) func(b *Buil
 // TestCostOfRandomPrograms: what is to be computed does not depend on how it is
 // split, and no device does less than its share.
 func TestCostOfRandomPrograms(t *testing.T) {
-	m := axes(t, "dp", 2, "tp", 4)
+	m := costMesh(t, "dp", 2, "tp", 4)
 	names := []any{nil, "dp", "tp", []string{"dp", "tp"}, []string{"tp", "dp"}, sharding.Any}
 	draw := func(seed uint64) func(int) sharding.Spec {
 		r := rand.New(rand.NewPCG(seed, 8))
@@ -116,7 +116,7 @@ func TestCostOfRandomPrograms(t *testing.T) {
 		// Constraints draw from the program's own generator as well: all variants
 		// must have them.
 		none := func(rank int) sharding.Spec { return sharding.Replicated(rank) }
-		one := count(axes(t, "dp", 1, "tp", 1), seed, none)
+		one := count(costMesh(t, "dp", 1, "tp", 1), seed, none)
 		require.Equal(t, one.Global, one.Device)
 		require.Empty(t, one.Collectives)
 		whole := count(m, seed, none)

@@ -18,7 +18,7 @@ func costed(t *testing.T, m *mesh.Mesh, f func(b *Builder)) *Module {
 	return mod
 }
 
-func axes(t *testing.T, pairs ...any) *mesh.Mesh {
+func costMesh(t *testing.T, pairs ...any) *mesh.Mesh {
 	t.Helper()
 	var as []mesh.Axis
 	for i := 0; i < len(pairs); i += 2 {
@@ -29,8 +29,8 @@ func axes(t *testing.T, pairs ...any) *mesh.Mesh {
 	return m
 }
 
-// sent gives the bytes of the collectives of one kind over one axis.
-func sent(c Cost, kind string, axes ...string) (bytes float64) {
+// costSent gives the bytes of the collectives of one kind over one axis.
+func costSent(c Cost, kind string, axes ...string) (bytes float64) {
 	for _, cc := range c.Collectives {
 		if cc.Kind == kind && strings.Join(cc.Axes, ",") == strings.Join(axes, ",") {
 			bytes += cc.Bytes
@@ -143,7 +143,7 @@ func TestCostOfRegions(t *testing.T) {
 // TestCostOfManualRegion: inside, shapes are one device's.
 func TestCostOfManualRegion(t *testing.T) {
 	const dp, tp = 2, 4
-	c := costed(t, axes(t, "dp", dp, "tp", tp), func(b *Builder) {
+	c := costed(t, costMesh(t, "dp", dp, "tp", tp), func(b *Builder) {
 		x := b.Input("x", T(F32, 8, 16), Sharded(sharding.P("dp", "tp")))
 		w := b.Input("w", T(F32, 16, 32), Sharded(sharding.P("tp", nil)))
 		y := b.ShardMap([]*Value{x, w}, []sharding.Spec{sharding.P("dp", "tp"), sharding.P("tp")}, []sharding.Spec{sharding.P("dp", "tp")}, func(l []*Value) []*Value {
@@ -160,9 +160,9 @@ func TestCostOfManualRegion(t *testing.T) {
 	// Here the whole product was to be computed once, so the parts add up to it.
 	require.Equal(t, 2.*8*16*32, c.Global[CostContraction].Flops)
 	for kind, want := range map[string]float64{"reduce_scatter": 4 * 32 * 4, "all_gather": 4 * 32 * 4, "all_to_all": 4 * 32 * 4, "collective_permute": 4 * 32 * 4} {
-		require.Equal(t, want, sent(c, kind, "tp"), kind)
+		require.Equal(t, want, costSent(c, kind, "tp"), kind)
 	}
-	require.Equal(t, 4., sent(c, "all_reduce", "dp"))
+	require.Equal(t, 4., costSent(c, "all_reduce", "dp"))
 	for _, cc := range c.Collectives {
 		require.False(t, cc.Implied, "%+v", cc)
 		require.Equal(t, 1., cc.Count)
@@ -178,7 +178,7 @@ func TestCostOfManualRegion(t *testing.T) {
 // TestCostLeavesAxesToTheCompiler: a region manual over dp only shares its work
 // over tp as the compiler does.
 func TestCostLeavesAxesToTheCompiler(t *testing.T) {
-	c := costed(t, axes(t, "dp", 2, "tp", 4), func(b *Builder) {
+	c := costed(t, costMesh(t, "dp", 2, "tp", 4), func(b *Builder) {
 		x := b.Input("x", T(F32, 8, 16), Sharded(sharding.P("dp")))
 		w := b.Input("w", T(F32, 16, 32), Sharded(sharding.P(nil, "tp")))
 		y := b.ShardMap([]*Value{x, w}, []sharding.Spec{sharding.P("dp"), sharding.P()}, []sharding.Spec{sharding.P("dp")}, func(l []*Value) []*Value {
