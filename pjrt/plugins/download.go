@@ -34,9 +34,8 @@ func download(ctx context.Context, w Wheel, o InstallOptions, dir string) (strin
 		return "", fmt.Errorf("%s has no pip (%s); install it (Debian: apt-get install python3-pip) or pass a downloaded wheel with --wheel", python, lastLines(out, 1))
 	}
 	to := filepath.Join(dir, "wheel")
-	args := []string{"-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check", "-d", to}
-	args = append(args, w.Tags...)
-	args = append(args, w.Package+"=="+w.Version)
+	args := []string{"-m", "pip", "download", "--no-cache-dir", "--disable-pip-version-check", "-d", to}
+	args = append(args, w.pipArgs()...)
 	terminal := asTerminal(o.Log)
 	if terminal == nil {
 		args = append(args, "--progress-bar", "off")
@@ -61,13 +60,19 @@ func download(ctx context.Context, w Wheel, o InstallOptions, dir string) (strin
 		if full := syscall.ENOSPC; strings.Contains(strings.ToLower(out.String()), full.Error()) {
 			return "", fmt.Errorf("pip could not write %s %s to %s: %w", w.Package, w.Version, dir, full)
 		}
-		return "", fmt.Errorf("pip could not fetch %s %s:\n%s\nCheck the network and pip's settings, or fetch the wheel elsewhere (pip download --no-deps %s==%s) and pass it with --wheel", w.Package, w.Version, lastLines(out.Bytes(), 5), w.Package, w.Version)
+		return "", fmt.Errorf("pip could not fetch %s %s:\n%s\nCheck the network and pip's settings, or fetch the wheel elsewhere and pass it with --wheel: python3 -m pip download %s", w.Package, w.Version, lastLines(out.Bytes(), 5), strings.Join(w.pipArgs(), " "))
 	}
 	found, err := filepath.Glob(filepath.Join(to, "*.whl"))
 	if err != nil || len(found) != 1 {
 		return "", errors.Join(err, fmt.Errorf("pip left %d wheels, expected one", len(found)))
 	}
 	return found[0], nil
+}
+
+// pipArgs select the wheel for `pip download`.
+func (w Wheel) pipArgs() []string {
+	args := append([]string{"--no-deps", "--only-binary=:all:"}, w.Tags...)
+	return append(args, w.Package+"=="+w.Version)
 }
 
 // asTerminal returns the terminal that w is, or nil.

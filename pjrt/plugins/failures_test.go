@@ -54,7 +54,7 @@ var failures = map[string]func(t *testing.T, wheel string) (InstallOptions, []st
 	},
 	"pip fails": func(t *testing.T, _ string) (InstallOptions, []string) {
 		fakePip(t, "for i in 1 2 3 4 5 6 7 8 9; do echo line $i; done; echo >&2 'ERROR: no route to host'; exit 1")
-		return InstallOptions{}, []string{"pip could not fetch package 1.0:\n  line 6\n", "  ERROR: no route to host\n", "Check the network", "package==1.0", "--wheel"}
+		return InstallOptions{}, []string{"pip could not fetch package 1.0:\n  line 6\n", "  ERROR: no route to host\n", "Check the network", "--wheel: python3 -m pip download --no-deps --only-binary=:all: --platform any package==1.0"}
 	},
 	"the disk fills while pip writes": func(t *testing.T, _ string) (InstallOptions, []string) {
 		fakePip(t, `echo >&2 "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"; exit 1`)
