@@ -84,9 +84,9 @@ func TestAwaitContext(t *testing.T) {
 // TestEventError: the error of an operation reaches everybody who waits.
 func TestEventError(t *testing.T) {
 	c := xlatest.CPU(t)
-	require.NoError(t, c.Plugin().RegisterCustomCall("test_fail", func(*pjrt.CustomCall) error {
+	register(t, c, "test_fail", func(*pjrt.CustomCall) error {
 		return &pjrt.Error{Code: pjrt.DataLoss, Message: "lost on purpose"}
-	}))
+	})
 	exe := compile(t, c, `module @fail { sdy.mesh @mesh = <["d"=8]>
 func.func public @main(%a: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}]>}) -> (tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}]>}) {
  %r = sdy.manual_computation(%a) in_shardings=[<@mesh, [{"d"}]>] out_shardings=[<@mesh, [{"d"}]>] manual_axes={"d"} (%l: tensor<1xf32>) {

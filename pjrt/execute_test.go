@@ -261,7 +261,7 @@ func TestDonationRace(t *testing.T) {
 func TestCloseWhileRunning(t *testing.T) {
 	c := xlatest.CPU(t)
 	busyCollector(t)
-	rounds := 60
+	rounds := 25
 	if testing.Short() {
 		rounds = 10
 	}

@@ -75,6 +75,24 @@ func child(t *testing.T, name string, env ...string) (*exec.Cmd, *strings.Builde
 	return cmd, out
 }
 
+// lockedBuffer collects the output of a child while the test reads it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // busyCollector makes the collector run all the time, and other goroutines
 // allocate and move their stacks, until the test ends.
 func busyCollector(t testing.TB) {
