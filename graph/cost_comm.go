@@ -9,8 +9,8 @@ import (
 )
 
 // partial is a value that exists only as one term on each device; the sum over
-// the axes is outstanding. Compilers complete it when it is used, and add terms
-// before that where they can.
+// the axes is outstanding. Compilers complete it when it is used, and the one for
+// TPU adds terms first where it can (the one for CPU does not).
 type partial struct {
 	op   *Op
 	cost *OpCost // of the op that made it, which bears the communication

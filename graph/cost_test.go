@@ -190,3 +190,29 @@ func TestCostLeavesAxesToTheCompiler(t *testing.T) {
 	require.Equal(t, 2.*8*16*32/8, c.Device[CostContraction].Flops)
 	require.Empty(t, c.Collectives)
 }
+
+func TestCostTable(t *testing.T) {
+	c := costed(t, costMesh(t, "dp", 4), func(b *Builder) {
+		x := b.Input("x", T(F32, 64, 32), Sharded(sharding.P("dp")))
+		w := b.Input("w", T(F32, 32, 16), Donated(), Sharded(sharding.P()))
+		y := MatMul(x, w)
+		b.Output("loss", Sum(y))
+		b.Output("w", Sub(w, Grad(Sum(Exp(y)), w)[0]), Into(w))
+	}).Cost()
+	table := c.String()
+	lines := strings.Split(table, "\n")
+	for i, l := range lines {
+		lines[i] = strings.Join(strings.Fields(l), " ")
+	}
+	for _, want := range []string{
+		"4 devices flops bytes flops/device bytes/device",
+		"contraction 131.07 k 28.67 k 32.77 k 10.24 k",
+		"inputs 10.24 k 4.10 k",
+		"donated 2.05 k 2.05 k",
+		"all_reduce (implied) dp 2 2.05 k 3.08 k",
+	} {
+		require.Contains(t, lines, want, table)
+	}
+	require.Contains(t, table, "graph/cost_test.go:")
+	require.NotContains(t, table, "while")
+}
