@@ -43,6 +43,7 @@ type Listed struct {
 
 	dir        string // its name in the folder
 	generation int    // 0 if unknown
+	unreadable bool   // the generation is unknown because reading failed
 }
 
 // List returns the checkpoints by ascending step, those that cannot be used with
@@ -105,6 +106,7 @@ func (f *Folder) probe(dir string, step int) (Listed, error) {
 		return l, errVanished
 	}
 	if err != nil {
+		l.unreadable = true
 		l.Status, l.Err = Foreign, &RefusedError{Path: l.Path, Status: Foreign, Reason: "it cannot be listed", Err: err}
 		return l, nil
 	}
@@ -131,11 +133,19 @@ func (f *Folder) probe(dir string, step int) (Listed, error) {
 	default:
 		return refuse(Foreign, "", "it has no "+manifestName+"; titan did not write it", nil)
 	}
-	mark, status, err := f.readMarker(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if sizes[commitName] > maxMarker {
+		return refuse(Damaged, commitName, fmt.Sprintf("%d bytes are too many for it", sizes[commitName]), nil)
+	}
+	raw, err := storage.ReadFile(f.fs, path.Join(dir, commitName), maxMarker)
+	if errors.Is(err, fs.ErrNotExist) {
 		return l, errVanished
-	case err != nil:
+	}
+	if err != nil {
+		l.unreadable = true
+		return refuse(Damaged, commitName, "it cannot be read", err)
+	}
+	mark, status, err := decodeMarker(raw)
+	if err != nil {
 		return refuse(status, commitName, "it cannot be used", err)
 	}
 	l.generation = mark.Generation
@@ -165,11 +175,7 @@ func (f *Folder) probe(dir string, step int) (Listed, error) {
 	return l, nil
 }
 
-func (f *Folder) readMarker(dir string) (m marker, s Status, err error) {
-	raw, err := storage.ReadFile(f.fs, path.Join(dir, commitName), maxMarker)
-	if err != nil {
-		return m, Damaged, err
-	}
+func decodeMarker(raw []byte) (m marker, s Status, err error) {
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return m, Damaged, err
 	}

@@ -14,7 +14,7 @@ import (
 //
 //	leader     make the temporary directory
 //	all        agree on its name and on what is saved      (exchange)
-//	all        write and sync own shards, sync the directory
+//	all        write and sync own shards
 //	all        report                                      (exchange)
 //	leader     write and sync manifest and pending marker, sync the directory
 //	leader     move a committed checkpoint of the same step aside, sync
@@ -98,8 +98,8 @@ func (p *protocol) planWrite() {
 	p.plan(op{kind: opShards, name: p.temp})
 	if p.size > 1 {
 		p.plan(op{kind: opPartial, name: p.temp})
+		p.plan(op{kind: opSyncDir, name: p.temp}) // the leader's sync may not cover other hosts
 	}
-	p.plan(op{kind: opSyncDir, name: p.temp})
 	p.plan(op{kind: opExchange, name: phaseWritten})
 }
 
@@ -124,9 +124,7 @@ func (p *protocol) planCommit() {
 // planRemove follows the commit.
 func (p *protocol) planRemove() {
 	if p.leads() && p.occupied {
-		p.plan(op{opRename, p.old, p.trash})
-		p.plan(op{kind: opSyncDir, name: "."})
-		p.plan(op{kind: opRemoveAll, name: p.trash})
+		p.plan(op{kind: opRemoveAll, name: p.old}) // no longer seen, so it may go bit by bit
 	}
 }
 

@@ -109,9 +109,7 @@ func (r *saveRun) prepare(rank, size int) error {
 	}
 	r.files = divide(r.snap, parts, rank, r.s.o.FileSize, r.s.o.Workers)
 	for _, f := range r.files {
-		for _, p := range f.parts {
-			r.result.Bytes += p.bytes
-		}
+		r.result.Bytes += f.bytes()
 	}
 	r.state, err = r.snap.encodeState()
 	return err
@@ -133,6 +131,9 @@ func (r *saveRun) look() (occupied bool, err error) {
 		return false, err
 	}
 	for _, l := range list {
+		if l.unreadable { // so is the count of commits
+			return false, fmt.Errorf("a checkpoint that is there cannot be read: %w", l.Err)
+		}
 		r.next = max(r.next, l.generation)
 		if l.Step != r.snap.Step {
 			continue

@@ -57,7 +57,7 @@ func writeShard(ctx context.Context, fsys storage.FS, dir string, s *Snapshot, f
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	sums := &summer{w: out, chunk: chunk}
-	buf := bufio.NewWriterSize(sums, 1<<20)
+	buf := bufio.NewWriterSize(sums, int(min(max(f.bytes(), 4<<10), 1<<20)))
 	w, err := safetensors.NewWriter(buf, f.entries, map[string]string{"format": "titan", "step": strconv.Itoa(s.Step)})
 	if err != nil {
 		return info, nil, err
@@ -93,6 +93,15 @@ func writeShard(ctx context.Context, fsys storage.FS, dir string, s *Snapshot, f
 		return info, nil, fmt.Errorf("syncing: %w", err)
 	}
 	return FileInfo{f.name, sums.size, sums.finish()}, w.Tensors(), nil
+}
+
+// bytes returns the bytes of all parts.
+func (f file) bytes() int64 {
+	var n int64
+	for _, p := range f.parts {
+		n += p.bytes
+	}
+	return n
 }
 
 // summer writes through and takes the checksum of every chunk.
