@@ -216,3 +216,62 @@ func TestCostTable(t *testing.T) {
 	require.Contains(t, table, "graph/cost_test.go:")
 	require.NotContains(t, table, "while")
 }
+
+// TestCostOfEmbedding: with the table split over the vocabulary every device
+// looks up what it has and the results are added; its gradient needs nothing.
+// With the tokens split the gradients of the table are added.
+func TestCostOfEmbedding(t *testing.T) {
+	const v, d, b, s = 32, 8, 4, 6
+	count := func(table, ids sharding.Spec) Cost {
+		return costed(t, costMesh(t, "dp", 2, "tp", 4), func(bu *Builder) {
+			w := bu.Input("table", T(F32, v, d), Sharded(table))
+			i := bu.Input("ids", T(S32, b, s), Sharded(ids))
+			x := Embedding(w, i)
+			bu.Output("x", Exp(x), Sharded(ids))
+			bu.Output("g", Grad(Sum(Exp(x)), w)[0], Sharded(table))
+		}).Cost()
+	}
+	c := count(sharding.P("tp"), sharding.P())
+	require.Equal(t, 4.*b*s*d, costSent(c, "all_reduce", "tp"))
+	require.Len(t, c.Collectives, 1)
+	c = count(sharding.P(), sharding.P("dp"))
+	require.Equal(t, 4.*v*d, costSent(c, "all_reduce", "dp"))
+	require.Len(t, c.Collectives, 1)
+	c = count(sharding.P("tp"), sharding.P("dp"))
+	require.Equal(t, 4.*b*s*d/2, costSent(c, "all_reduce", "tp"))
+	require.Equal(t, 4.*v*d/4, costSent(c, "all_reduce", "dp"))
+	require.Len(t, c.Collectives, 2)
+}
+
+// TestCostOfResharding: what moves is what lies elsewhere afterwards.
+func TestCostOfResharding(t *testing.T) {
+	const bytes = 8 * 16 * 4.
+	for _, c := range []struct {
+		name     string
+		from, to sharding.Spec
+		kind     string
+		axes     []string
+		want     float64
+	}{
+		{"same", sharding.P("dp", "tp"), sharding.P("dp", "tp"), "", nil, 0},
+		{"gather", sharding.P("dp", "tp"), sharding.P(nil, "tp"), "all_gather", []string{"dp"}, bytes / 4},
+		{"gather both", sharding.P([]string{"dp", "tp"}), sharding.P(), "all_gather", []string{"dp", "tp"}, bytes},
+		{"slice", sharding.P("dp"), sharding.P("dp", "tp"), "", nil, 0},
+		{"exchange", sharding.P("dp", nil), sharding.P(nil, "dp"), "all_to_all", []string{"dp"}, bytes / 2},
+		{"slice, then gather", sharding.P("dp"), sharding.P(nil, "tp"), "all_gather", []string{"dp"}, bytes / 4},
+		{"another order", sharding.P([]string{"dp", "tp"}), sharding.P([]string{"tp", "dp"}), "collective_permute", []string{"dp", "tp"}, bytes / 8},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := costed(t, costMesh(t, "dp", 2, "tp", 4), func(b *Builder) {
+				x := b.Input("x", T(F32, 8, 16), Sharded(c.from))
+				b.Output("y", Neg(Constrain(x, c.to)), Sharded(c.to))
+			}).Cost()
+			if c.kind == "" {
+				require.Empty(t, got.Collectives)
+				return
+			}
+			require.Len(t, got.Collectives, 1)
+			require.Equal(t, c.want, costSent(got, c.kind, c.axes...), "%+v", got.Collectives)
+		})
+	}
+}

@@ -72,6 +72,25 @@ func (d *dumper) attr(op *Op) string {
 		return at.short(op.kind)
 	case CustomCallSpec:
 		return "@" + at.Target
+	case argReduceAttr:
+		if at.min {
+			return fields("min dim", at.dim)
+		}
+		return fields("max dim", at.dim)
+	case cumsumAttr:
+		if at.reverse {
+			return fields("reverse dim", at.dim)
+		}
+		return fields("dim", at.dim)
+	case sortAttr:
+		if at.descending {
+			return fields("descending dim", at.dim)
+		}
+		return fields("dim", at.dim)
+	case gatherAttr:
+		return at.dims.short() + " sizes=[" + joinInts(at.sizes, ",") + "]"
+	case scatterAttr:
+		return at.kind.String() + " " + at.dims.short()
 	case *scanAttr:
 		s := "n=" + strconv.Itoa(at.n)
 		if at.reverse {
@@ -110,6 +129,23 @@ func plainAttr(at any) string {
 		return strings.Join(out, " ")
 	}
 	return fmt.Sprint(at)
+}
+
+// short names the dimensions that are there.
+func (d GatherDims) short() string {
+	var out []string
+	for _, f := range []struct {
+		name string
+		dims []int
+	}{
+		{"offset", d.OffsetDims}, {"collapsed", d.CollapsedSliceDims}, {"batch", d.OperandBatchingDims},
+		{"indices_batch", d.StartIndicesBatchingDims}, {"start", d.StartIndexMap},
+	} {
+		if len(f.dims) > 0 {
+			out = append(out, f.name+"=["+joinInts(f.dims, ",")+"]")
+		}
+	}
+	return strings.Join(append(out, fields("vector", d.IndexVectorDim)), " ")
 }
 
 // fields writes name=value pairs.

@@ -43,6 +43,16 @@ func TestDumpGolden(t *testing.T) {
 			b.Output("table", table)
 			return nil
 		}},
+		{"indexing", nil, func(b *Builder) error {
+			table, ids := b.Input("table", T(F32, 10, 4)), b.Input("ids", T(S32, 2, 3))
+			x := Embedding(table, ids)
+			b.Output("x", x)
+			b.Output("added", IndexAdd(table, ids, x, 0))
+			b.Output("along", TakeAlong(table, Argsort(table, 0, Descending()), 0))
+			b.Output("arg", ArgMin(table, 0))
+			b.Output("sums", Cumsum(table, 0, FromEnd()))
+			return nil
+		}},
 		{"regions", nil, func(b *Builder) error {
 			x := b.Input("x", T(F32, 8, 4))
 			w := b.Input("w", T(F32, 4, 4))

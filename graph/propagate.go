@@ -26,6 +26,7 @@ type layout struct {
 	dims   [][]uint8
 	used   axisSet
 	closed []bool // dimensions whose split is fixed; nil for none
+	grown  int    // when it grew last
 }
 
 func (l *layout) fixed(d int) bool { return l.closed != nil && l.closed[d] }
@@ -36,6 +37,7 @@ type layouts struct {
 	sizes []int     // of the mesh axes
 	of    []*layout // by value id
 	rules map[*Op]*rule
+	clock int // counts changes
 }
 
 // newLayouts propagates the program's shardings. Without a mesh nothing is split.
@@ -170,6 +172,8 @@ func (p *layouts) grow(l *layout, d int, want []uint8) bool {
 		return false
 	}
 	l.dims[d] = slices.Clone(want[:n])
+	p.clock++
+	l.grown = p.clock
 	return true
 }
 
@@ -216,11 +220,13 @@ func (p *layouts) spreadOp(op *Op, level int) bool {
 	if !forward && !backward {
 		return false
 	}
-	ts := p.tensors(op)
-	if !slices.ContainsFunc(ts, func(t tensor) bool { return t.used != 0 }) {
+	r := p.rule(op)
+	news := r.level != level && p.anyGrown(op, -1) || p.anyGrown(op, r.seen)
+	r.level, r.seen = level, p.clock
+	if !news {
 		return false
 	}
-	r := p.rule(op)
+	ts := p.tensors(op)
 	wish := p.wishes(r, ts)
 	grew := false
 	for i, t := range ts {
@@ -236,6 +242,12 @@ func (p *layouts) spreadOp(op *Op, level int) bool {
 		}
 	}
 	return grew
+}
+
+// anyGrown reports whether a value of op is split, and was split since.
+func (p *layouts) anyGrown(op *Op, since int) bool {
+	grown := func(v *Value) bool { l := p.get(v); return l.used != 0 && l.grown > since }
+	return slices.ContainsFunc(op.operands, grown) || slices.ContainsFunc(op.results, grown)
 }
 
 // wish is the split of a factor that an op's values ask for.

@@ -11,10 +11,12 @@ type rule struct {
 	sum   []bool    // factors that are summed over: splitting them gives partial sums
 	group []int     // factors of one group cannot be split over one axis
 	maps  [][][]int // operands, then results: the factors of each dimension
+
+	level, seen int // when propagation came by last
 }
 
 func newRule(op *Op) *rule {
-	r := &rule{}
+	r := &rule{level: -1, seen: -1}
 	for _, v := range op.operands {
 		r.maps = append(r.maps, make([][]int, v.Rank()))
 	}

@@ -35,6 +35,7 @@ func everything(t *testing.T) *Module {
 		}, func(res, cts []*Value) []*Value { return []*Value{Mul(cts[0], Cos(res[0]))} })[0]
 		h = b.Checkpoint(SaveNothing(), func() []*Value { return []*Value{Sin(MatMul(h, w))} })[0]
 		h = ToDevice(ToHost(h))
+		h = Take(Sort(Cumsum(IndexAdd(h, b.ConstS32([]int{2}, []int32{1, 2}), b.Zeros(T(F32, 2, 4)), 0), 1), 1), ArgMax(h, 1), 0)
 		ends, rows := b.Scan([]*Value{b.Zeros(T(F32, 4))}, []*Value{h}, func(c, r []*Value) (next, ys []*Value) {
 			return []*Value{Add(c[0], Sin(r[0]))}, []*Value{Mul(c[0], Exp(r[0]))}
 		})
