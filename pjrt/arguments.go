@@ -13,11 +13,24 @@ type arguments struct {
 	held     []*Buffer
 	donating []*Buffer
 	donation *donation
+	unknown  bool // which ones the program donates
 }
 
 func (a *arguments) release() {
 	for _, b := range a.held {
 		b.drop()
+	}
+}
+
+// settle notes what a call has taken, where that was not known before.
+func (a *arguments) settle() {
+	if !a.unknown {
+		return
+	}
+	for _, b := range a.held {
+		if b.IsDeleted() {
+			b.donated.Store(a.donation)
+		}
 	}
 }
 
@@ -49,7 +62,7 @@ func (x *LoadedExecutable) take(args [][]*Buffer, o ExecuteOptions) (*arguments,
 	if err != nil {
 		return nil, fmt.Errorf("pjrt: %s: %w", x.name, err)
 	}
-	a := &arguments{held: make([]*Buffer, 0, len(args)*na), donation: &donation{x.name}}
+	a := &arguments{held: make([]*Buffer, 0, len(args)*na), donation: &donation{x.name}, unknown: !x.sig.known}
 	fail := func(d, i int, err error) (*arguments, error) {
 		a.release()
 		a.undo()

@@ -196,7 +196,13 @@ func TestCPUTopology(t *testing.T) {
 	params, err := x.Parameters()
 	require.NoError(t, err)
 	require.Equal(t, "f32[2 64]", params[0].String())
+	blob, err := x.Serialize()
+	require.NoError(t, err)
 	require.NoError(t, x.Close())
 	_, err = x.MemoryStats()
 	require.ErrorIs(t, err, pjrt.ErrClosed)
+	loaded, err := c.Load(blob)
+	require.NoError(t, err)
+	require.Equal(t, c.LocalDevices(), loaded.Devices())
+	require.NoError(t, loaded.Close())
 }

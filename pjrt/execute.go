@@ -74,6 +74,7 @@ func (x *LoadedExecutable) Execute(args [][]*Buffer, o ExecuteOptions) (outs [][
 		call.undo()
 		return nil, nil, fmt.Errorf("running %s: %w", x.name, err)
 	}
+	call.settle()
 	outs = x.wrap(outH)
 	return outs, x.join(ev), nil
 }

@@ -211,6 +211,21 @@ func TestMisuse(t *testing.T) {
 	require.ErrorContains(t, err, "argument 0 on cpu device 0: buffer f32[128] on cpu device 0 was donated to donate")
 }
 
+// TestUnknownParameters: without them the plugin's own checks remain, and what
+// a call took is known afterwards.
+func TestUnknownParameters(t *testing.T) {
+	c := xlatest.CPU(t)
+	exe := compile(t, c, donateModule, sharded8)
+	exe.ForgetParameters()
+	args := donatedArgs(t, c)
+	outs := run(t, exe, args)
+	require.Equal(t, float32(2), floats(t, outs[1][0])[0])
+	closeAll(t, outs)
+	_, err := exe.Run(args, pjrt.ExecuteOptions{})
+	require.ErrorContains(t, err, "argument 0 on cpu device 0: buffer f32[128] on cpu device 0 was donated to donate")
+	require.Equal(t, float32(2), floats(t, args[1][1])[0], "the other argument is still there")
+}
+
 // TestDonatedTwice passes one buffer for two donated arguments.
 func TestDonatedTwice(t *testing.T) {
 	c := xlatest.CPU(t)

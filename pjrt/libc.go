@@ -36,8 +36,9 @@ const (
 // KeepHostPages tells glibc's allocator to keep the pages it once got instead
 // of returning large blocks to the kernel after every use. XLA on CPU allocates
 // its temporaries anew for each run, so that otherwise they are unmapped and
-// faulted in again every step. Call it before the first Open; the process's
-// resident memory then stays at its peak. It fails on other C libraries.
+// faulted in again every step: an elementwise operation on 32 MiB takes twice as
+// long. Call it before the first Open; the process's resident memory then stays
+// at its peak. It fails on C libraries other than glibc.
 func KeepHostPages() error {
 	sym, err := purego.Dlsym(purego.RTLD_DEFAULT, "mallopt")
 	if err != nil {
@@ -45,7 +46,7 @@ func KeepHostPages() error {
 	}
 	var mallopt func(param, value int32) int32
 	purego.RegisterFunc(&mallopt, sym)
-	for _, o := range [][2]int32{{mMmapMax, 0}, {mTrimThreshold, 1<<31 - 1}, {mArenaMax, 1}} {
+	for _, o := range [][2]int32{{mMmapMax, 0}, {mTrimThreshold, -1}, {mArenaMax, 1}} {
 		if mallopt(o[0], o[1]) != 1 {
 			return fmt.Errorf("pjrt: mallopt(%d, %d) was refused", o[0], o[1])
 		}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -172,10 +173,22 @@ func TestZeroCopy(t *testing.T) {
 		require.NoError(t, b.Close())
 		require.NoError(t, done.Await())
 	}
-	mem := aligned(4096)[1:4001] // misaligned: copied
-	b, done, err := c.FromHost(mem, dtype.U8, []int{4000}, c.LocalDevices()[0], pjrt.ZeroCopy)
+	// Memory that is not Go's, such as a mapped file.
+	mapped, err := syscall.Mmap(-1, 0, 1<<16, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	require.NoError(t, err)
+	b, done, err := c.FromHost(mapped, dtype.U8, []int{1 << 16}, c.LocalDevices()[0], pjrt.ZeroCopy)
 	require.NoError(t, err)
 	at, err := b.UnsafePointer()
+	require.NoError(t, err)
+	require.Equal(t, uintptr(unsafe.Pointer(&mapped[0])), at)
+	require.NoError(t, b.Close())
+	require.NoError(t, done.Await())
+	require.NoError(t, syscall.Munmap(mapped))
+
+	mem := aligned(4096)[1:4001] // misaligned: copied
+	b, done, err = c.FromHost(mem, dtype.U8, []int{4000}, c.LocalDevices()[0], pjrt.ZeroCopy)
+	require.NoError(t, err)
+	at, err = b.UnsafePointer()
 	require.NoError(t, err)
 	require.NotEqual(t, uintptr(unsafe.Pointer(&mem[0])), at)
 	require.NoError(t, done.Await(), "a copy lets go at once")
