@@ -10,8 +10,9 @@ import (
 
 // Builder records a program. It is handed to the function given to Trace and
 // is valid only until that function returns; what is recorded later is not part
-// of any program, and Module.Verify reports it. It is not safe for concurrent
-// use.
+// of any program, and Module.Verify reports it. (Only a mistake in such a late op
+// has no Trace to return to: it panics with an error that names the line.) It is
+// not safe for concurrent use.
 type Builder struct {
 	m      *Module
 	frames []*frame
