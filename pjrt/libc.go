@@ -2,12 +2,16 @@ package pjrt
 
 import (
 	"fmt"
+	"maps"
+	"os"
+	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/ebitengine/purego"
 )
 
-// libc holds the C library's functions that hand memory to C.
+// libcFuncs are the C library's functions that hand memory to C.
 type libcFuncs struct {
 	malloc func(uintptr) *byte
 	free   uintptr
@@ -26,30 +30,36 @@ var libc = sync.OnceValues(func() (libcFuncs, error) {
 	return f, nil
 })
 
-// Parameters of glibc's mallopt.
-const (
-	mTrimThreshold = -1
-	mMmapMax       = -4
-	mArenaMax      = -8
-)
+// hostPages are settings of glibc's allocator: one arena, no separate mappings
+// for large blocks, nothing returned to the kernel below a TiB.
+var hostPages = map[string]string{
+	"MALLOC_ARENA_MAX":       "1",
+	"MALLOC_MMAP_MAX_":       "0",
+	"MALLOC_TRIM_THRESHOLD_": "1099511627776",
+}
 
-// KeepHostPages tells glibc's allocator to keep the pages it once got instead
-// of returning large blocks to the kernel after every use. XLA on CPU allocates
-// its temporaries anew for each run, so that otherwise they are unmapped and
-// faulted in again every step: an elementwise operation on 32 MiB takes twice as
-// long. Call it before the first Open; the process's resident memory then stays
-// at its peak. It fails on C libraries other than glibc.
+// KeepHostPages makes the C allocator keep the pages it once got instead of
+// returning large blocks to the kernel after every use. XLA on CPU allocates its
+// temporaries anew for each run, so that otherwise they are unmapped and faulted
+// in again every step: an elementwise operation on 32 MiB takes twice as long.
+// The process's resident memory then stays at its peak.
+//
+// glibc reads these settings when a process starts, so KeepHostPages replaces
+// the process by itself, with the settings in its environment. Call it first
+// thing in main. It returns nil in a process that has the settings; variables
+// that the user has set are left as they are. (mallopt comes too late: the
+// threads of Go's runtime have arenas of their own by then, which unmap large
+// blocks whatever they are told.)
 func KeepHostPages() error {
-	sym, err := purego.Dlsym(purego.RTLD_DEFAULT, "mallopt")
-	if err != nil {
-		return fmt.Errorf("pjrt: KeepHostPages needs glibc: %w", err)
-	}
-	var mallopt func(param, value int32) int32
-	purego.RegisterFunc(&mallopt, sym)
-	for _, o := range [][2]int32{{mMmapMax, 0}, {mTrimThreshold, -1}, {mArenaMax, 1}} {
-		if mallopt(o[0], o[1]) != 1 {
-			return fmt.Errorf("pjrt: mallopt(%d, %d) was refused", o[0], o[1])
+	env := os.Environ()
+	for _, k := range slices.Sorted(maps.Keys(hostPages)) {
+		if _, set := os.LookupEnv(k); !set {
+			env = append(env, k+"="+hostPages[k])
 		}
 	}
-	return nil
+	if len(env) == len(os.Environ()) {
+		return nil
+	}
+	err := syscall.Exec("/proc/self/exe", os.Args, env)
+	return fmt.Errorf("pjrt: KeepHostPages: starting this program again: %w", err)
 }
