@@ -105,11 +105,11 @@ type RefusedError struct {
 
 // Error names the checkpoint, the file, and the fault.
 func (e *RefusedError) Error() string {
-	where := e.Path
+	s := fmt.Sprintf("checkpoint: %s is %v: ", e.Path, e.Status)
 	if e.File != "" {
-		where += ": " + e.File
+		s += e.File + ": "
 	}
-	s := fmt.Sprintf("checkpoint: %s is %v: %s", where, e.Status, e.Reason)
+	s += e.Reason
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}

@@ -174,11 +174,11 @@ func TestCrashAfterFault(t *testing.T) {
 		samples = 30
 	}
 	for n := 1; n <= clean.Count(); n++ {
-		for _, times := range []int{1, 2, 3} {
-			for later := times; later < 10; later++ {
+		for _, pattern := range []string{"x", "xx", "xxx", "x.x"} {
+			for later := len(pattern); later < 10; later++ {
 				fs := faultfs.New()
 				fs.SetFault(func(op faultfs.Op) (int, error) {
-					if op.Kind != "open" && op.Kind != "read" && op.Kind != "readdir" && op.N >= n && op.N < n+times {
+					if op.Kind != "open" && op.Kind != "read" && op.Kind != "readdir" && op.N >= n && op.N < n+len(pattern) && pattern[op.N-n] == 'x' {
 						return 0, syscall.EIO
 					}
 					return op.Size, nil
@@ -189,7 +189,7 @@ func TestCrashAfterFault(t *testing.T) {
 				for range samples {
 					states++
 					after := fs.Crashed(rng)
-					require.NoError(t, h.check(after, tensors), "%d faults from operation %d, crash %d later: %v\n%s", times, n, later, fs.Trace()[n-1:], after.Dump())
+					require.NoError(t, h.check(after, tensors), "faults %s from operation %d, crash %d later: %v\n%s", pattern, n, later, fs.Trace()[n-1:], after.Dump())
 				}
 			}
 		}

@@ -74,6 +74,13 @@ func (f *Folder) list() ([]Listed, error) {
 			continue
 		}
 		l, err := f.probe(e.Name, step)
+		if err == nil && l.Status != Complete {
+			// A run that writes here may have been moving it: look twice.
+			var again Listed
+			if again, err = f.probe(e.Name, step); err == nil && (again.Status != l.Status || again.Err.Error() != l.Err.Error()) {
+				err = errVanished
+			}
+		}
 		if err != nil {
 			return nil, err
 		}

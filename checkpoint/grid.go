@@ -47,7 +47,7 @@ func (t *TensorInfo) check(files []FileInfo) error {
 		switch l := g.local[d]; {
 		case s == 0 && l == 0:
 			g.blocks[d] = 1
-		case l < 1 || s%l != 0:
+		case l < 1 || s == 0 || s%l != 0:
 			return fmt.Errorf("pieces of size %v do not divide shape %v", g.local, t.Shape)
 		default:
 			g.blocks[d] = s / l

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,12 +104,12 @@ func smallTensors() []Tensor {
 
 // testOptions make many small files and chunks, and everything repeatable.
 func testOptions(keep int) Options {
-	n := 0
+	var n atomic.Int64
 	return Options{
 		KeepLatest: keep, ChunkSize: 64, FileSize: 40, Workers: 1,
 		Creator: map[string]string{"titan": "test"}, Recipe: "abc",
 		now:   func() time.Time { return time.Unix(1_700_000_000, 0) },
-		nonce: func() string { n++; return fmt.Sprintf("%04x", n) },
+		nonce: func() string { return fmt.Sprintf("%04x", n.Add(1)) },
 	}
 }
 

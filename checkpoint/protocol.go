@@ -124,7 +124,8 @@ func (p *protocol) planCommit() {
 // planRemove follows the commit.
 func (p *protocol) planRemove() {
 	if p.leads() && p.occupied {
-		p.plan(op{kind: opRemoveAll, name: p.old}) // no longer seen, so it may go bit by bit
+		p.plan(op{opRename, p.old, p.trash}) // for readers, who must not see it in part
+		p.plan(op{kind: opRemoveAll, name: p.trash})
 	}
 }
 

@@ -225,7 +225,7 @@ func (c *Checkpoint) damaged(file int, from, to int64, what string, err error) e
 	for _, t := range c.m.Tensors {
 		for _, p := range t.Pieces {
 			end := p.Offset + int64(p.region().Elements())*int64(t.dtype.Size())
-			if p.File == file && p.Offset < to && from < end {
+			if p.File == file && p.Offset < to && from < end && p.Offset < end {
 				names = append(names, t.Name)
 				break
 			}

@@ -43,14 +43,14 @@ func planCleanup(found []foundDir, nonce string) cleanup {
 			c.discard = append(c.discard, d.name)
 		}
 	}
-	for _, d := range found {
+	for i, d := range found {
 		if d.kind != oldName {
 			continue
 		}
 		now, ok := standing[d.step]
 		switch {
 		case ok && now.Status == Complete:
-			c.discard = append(c.discard, d.name)
+			trash(d.name, d.step, i)
 		case !ok && d.probed.Status == Complete:
 			// Its successor never got there.
 			c.rename = append(c.rename, [2]string{d.name, stepDir(d.step)})
@@ -118,7 +118,7 @@ func (f *Folder) tidy(nonce string) ([]string, error) {
 		if err := storage.RemoveAll(f.fs, dir); err != nil {
 			return did, err
 		}
-		if kind, _ := parseName(dir); kind != trashName {
+		if kind, _ := parseName(dir); kind == tempName {
 			did = append(did, "removed "+dir)
 		}
 	}

@@ -43,7 +43,7 @@ func writeShards(ctx context.Context, fsys storage.FS, dir string, s *Snapshot, 
 	}
 	for i, f := range files {
 		for k, p := range f.parts {
-			out.Pieces = append(out.Pieces, partialPiece{p.tensor, Piece{i, places[i][k].Offset, p.region.Offset, p.region.Size}})
+			out.Pieces = append(out.Pieces, partialPiece{p.tensor, Piece{i, places[i][k].Offset, append([]int{}, p.region.Offset...), append([]int{}, p.region.Size...)}})
 		}
 	}
 	return out, nil

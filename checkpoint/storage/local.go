@@ -96,6 +96,10 @@ func (l local) ReadDir(name string) ([]Entry, error) {
 	}
 	out := make([]Entry, 0, len(list))
 	for _, e := range list {
+		if e.IsDir() { // known without another look, by when it may be gone
+			out = append(out, Entry{Name: e.Name(), Dir: true})
+			continue
+		}
 		st, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since
