@@ -253,6 +253,7 @@ func (at *shardMapAttr) bring(nb *Block, outer, like *Value) *Value {
 func (blk *Block) appendReshape(v *Value, shape []int) *Value {
 	r := blk.appendOp(opReshape, slices.Clone(shape), v)
 	r.typ.Shape = slices.Clone(shape)
+	r.spec = nil // it was for another rank
 	return r
 }
 
