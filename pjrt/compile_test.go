@@ -164,7 +164,38 @@ func.func public @main(%a: tensor<2xf32> {sdy.sharding = #sdy.sharding<@mesh, [{
 	outs := run(t, x, args)
 	for i, d := range x.Devices() {
 		require.Same(t, d, outs[i][0].Device())
+		mem, err := outs[i][0].Memory()
+		require.NoError(t, err)
+		require.Same(t, d, mem.Device(), "the plugin agrees")
 		require.Equal(t, []float32{float32(2 * d.ID)}, floats(t, outs[i][0]))
 	}
 	closeAll(t, args, outs)
+}
+
+// TestReplicas: DeviceIDs[replica*Partitions+partition] says which device plays
+// which part.
+func TestReplicas(t *testing.T) {
+	c := xlatest.CPU(t)
+	const program = `module @parts { sdy.mesh @mesh = <["d"=2]>
+func.func public @main() -> (tensor<2xui32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}]>}, tensor<2xui32> {sdy.sharding = #sdy.sharding<@mesh, [{"d"}]>}) {
+ %x:2 = sdy.manual_computation() in_shardings=[] out_shardings=[<@mesh, [{"d"}]>, <@mesh, [{"d"}]>] manual_axes={"d"} () {
+  %r = stablehlo.replica_id : tensor<ui32>
+  %p = stablehlo.partition_id : tensor<ui32>
+  %r1 = stablehlo.reshape %r : (tensor<ui32>) -> tensor<1xui32>
+  %p1 = stablehlo.reshape %p : (tensor<ui32>) -> tensor<1xui32>
+  sdy.return %r1, %p1 : tensor<1xui32>, tensor<1xui32> } : () -> (tensor<2xui32>, tensor<2xui32>)
+ return %x#0, %x#1 : tensor<2xui32>, tensor<2xui32> } }`
+	ids := []int{7, 1, 4, 2}
+	x := compile(t, c, program, pjrt.CompileOptions{Replicas: 2, Partitions: 2, Shardy: true, DeviceIDs: ids})
+	require.Len(t, x.Devices(), 4)
+	outs := run(t, x, make([][]*pjrt.Buffer, 4))
+	for i, d := range x.Devices() {
+		part := func(k int) int {
+			data, err := outs[i][k].Bytes()
+			require.NoError(t, err)
+			return int(data[0])
+		}
+		require.Equal(t, d.ID, ids[part(0)*2+part(1)])
+	}
+	closeAll(t, outs)
 }

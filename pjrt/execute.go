@@ -81,28 +81,22 @@ func (x *LoadedExecutable) Execute(args [][]*Buffer, o ExecuteOptions) (outs [][
 
 // reserve takes places for the results of a call.
 func (x *LoadedExecutable) reserve(buffers, events int) error {
-	for i := range buffers + events {
-		k := kindBuffer
-		if i >= buffers {
-			k = kindEvent
-		}
-		if err := x.c.fam.join(k); err != nil {
-			x.unreserve(min(i, buffers), max(0, i-buffers))
-			return err
-		}
+	if err := x.c.fam.joinMany(kindBuffer, buffers); err != nil {
+		return err
 	}
-	return nil
+	err := x.c.fam.joinMany(kindEvent, events)
+	if err != nil {
+		x.c.fam.leaveMany(kindBuffer, buffers)
+	}
+	return err
 }
 
 func (x *LoadedExecutable) unreserve(buffers, events int) {
-	for range buffers {
-		x.c.fam.leave(kindBuffer)
-	}
-	for range events {
-		x.c.fam.leave(kindEvent)
-	}
+	x.c.fam.leaveMany(kindBuffer, buffers)
+	x.c.fam.leaveMany(kindEvent, events)
 }
 
+// wrap makes buffers of the outputs' handles, which come device by device.
 func (x *LoadedExecutable) wrap(hs []uintptr) [][]*Buffer {
 	nd, no := len(x.devices), x.numOutputs
 	outs := make([][]*Buffer, nd)

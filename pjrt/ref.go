@@ -50,21 +50,15 @@ type ref struct {
 	state   atomic.Int64 // 2*holders + 1 if closed
 	h       uintptr
 	p       *Plugin
-	family  *family // accounts for the object at its parent; may be nil
+	family  *family // accounts for the object at its owner
 	kind    kind
 	destroy *slot[handleArgs]
 }
 
-// init prepares r. The object must have been reserved at fam before.
-func (r *ref) init(p *Plugin, fam *family, k kind, destroy *slot[handleArgs], h uintptr) {
-	r.h, r.p, r.family, r.kind, r.destroy = h, p, fam, k, destroy
-	live[k].Add(1)
-}
-
+// newRef takes over h. Its place in fam must have been reserved before.
 func newRef(p *Plugin, fam *family, k kind, destroy *slot[handleArgs], h uintptr) *ref {
-	r := new(ref)
-	r.init(p, fam, k, destroy, h)
-	return r
+	live[k].Add(1)
+	return &ref{h: h, p: p, family: fam, kind: k, destroy: destroy}
 }
 
 // hold keeps the handle alive until drop.
@@ -103,9 +97,7 @@ func (r *ref) close() error {
 func (r *ref) free() error {
 	err := r.destroy.call(r.p, &handleArgs{obj: r.h})
 	live[r.kind].Add(-1)
-	if r.family != nil {
-		r.family.leave(r.kind)
-	}
+	r.family.leave(r.kind)
 	return err
 }
 
@@ -118,19 +110,23 @@ type family struct {
 }
 
 // join reserves a place for a child of kind k, or fails after Close.
-func (f *family) join(k kind) error {
+func (f *family) join(k kind) error { return f.joinMany(k, 1) }
+
+func (f *family) joinMany(k kind, n int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
 		return closedError(f.owner)
 	}
-	f.n[k]++
+	f.n[k] += n
 	return nil
 }
 
-func (f *family) leave(k kind) {
+func (f *family) leave(k kind) { f.leaveMany(k, 1) }
+
+func (f *family) leaveMany(k kind, n int) {
 	f.mu.Lock()
-	f.n[k]--
+	f.n[k] -= n
 	f.mu.Unlock()
 }
 
