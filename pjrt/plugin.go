@@ -108,6 +108,9 @@ func open(path string) (*Plugin, error) {
 	if err := checkVersion(path, p.major, p.minor); err != nil {
 		return nil, err
 	}
+	if t.size < unsafe.Sizeof(*t) || t.size > maxTable {
+		return nil, fmt.Errorf("pjrt: %s is no PJRT plugin titan can use: it states a function table of %d bytes", path, t.size)
+	}
 	n := (t.size - unsafe.Sizeof(*t)) / unsafe.Sizeof(uintptr(0))
 	p.fns = append(p.fns, unsafe.Slice((*uintptr)(unsafe.Add(unsafe.Pointer(t), unsafe.Sizeof(*t))), n)...)
 	// The extension list head is the table's ext word; view it as a pointer.
@@ -126,6 +129,9 @@ func open(path string) (*Plugin, error) {
 	p.attrs = decodeValues(a.list, a.n)
 	return p, nil
 }
+
+// maxTable is far above any function table (130 words in API 0.117).
+const maxTable = 64 << 10
 
 func checkVersion(path string, major, minor int) error {
 	have := fmt.Sprintf("pjrt: %s speaks version %d.%d of the PJRT C API; this program needs %d.%d or a later %d.x",
