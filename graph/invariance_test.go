@@ -13,9 +13,9 @@ import (
 	"titan/sharding"
 )
 
-// randomSpec splits each dimension over a random set of the mesh axes that are
+// splitAnyhow splits each dimension over a random set of the mesh axes that are
 // left and divide it.
-func randomSpec(r *rand.Rand, m *mesh.Mesh, shape []int) sharding.Spec {
+func splitAnyhow(r *rand.Rand, m *mesh.Mesh, shape []int) sharding.Spec {
 	left := m.Axes()
 	r.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
 	dims := make([]any, len(shape))
@@ -72,7 +72,7 @@ func TestShardingNeverChangesTheAnswer(t *testing.T) {
 					s, ok := specs[name] // moments lie as their parameter does
 					if !ok {
 						shape := shapes[name]
-						s = randomSpec(r, m, shape)
+						s = splitAnyhow(r, m, shape)
 						specs[name] = s
 					}
 					return Sharded(s)
