@@ -26,7 +26,7 @@ type addedSet struct {
 }
 
 type addedEntry struct {
-	text string // the content, normalised if it is matched after normalisation
+	text string
 	tok  *AddedToken
 }
 

@@ -101,7 +101,9 @@ func parse(data []byte) (*Tokenizer, error) {
 	if t.normalizers, err = parseNormalizer("normalizer", f.Normalizer); err != nil {
 		return nil, err
 	}
-	t.setAdded(f.AddedTokens)
+	if err := t.setAdded(f.AddedTokens); err != nil {
+		return nil, err
+	}
 	if err := t.setPreTokenizer(f.PreTokenizer); err != nil {
 		return nil, err
 	}
@@ -219,7 +221,7 @@ func (t *Tokenizer) setModel(m *jsonModel) error {
 }
 
 // setAdded builds the matchers of the added tokens.
-func (t *Tokenizer) setAdded(added []AddedToken) {
+func (t *Tokenizer) setAdded(added []AddedToken) error {
 	var raw, normalized []addedEntry
 	for i := range added {
 		a := &added[i]
@@ -231,7 +233,13 @@ func (t *Tokenizer) setAdded(added []AddedToken) {
 		for _, f := range t.normalizers {
 			text = f(text)
 		}
+		// The tokenizers library renames such a token and forgets that it is
+		// special (seen in 0.23).
+		if text != a.Content {
+			return fmt.Errorf("added_tokens[%d]: %q is matched after normalisation, which turns it into %q; write it so", i, a.Content, text)
+		}
 		normalized = append(normalized, addedEntry{text, a})
 	}
 	t.raw, t.normalized = newAddedSet(raw), newAddedSet(normalized)
+	return nil
 }

@@ -84,6 +84,7 @@ func TestRefused(t *testing.T) {
 		`token "a" has id 2000 here and 64`:      {"added_tokens": []any{m{"id": 2000, "content": "a"}}},
 		`id 5 belongs to both "&" and "<x>"`:     {"added_tokens": []any{m{"id": 5, "content": "<x>"}}},
 		`token "<x>" has id -1`:                  {"added_tokens": []any{m{"id": -1, "content": "<x>"}}},
+		"which turns it into":                    {"added_tokens": []any{m{"id": 1024, "content": "e\u0301", "normalized": true}}},
 		`unknown field "vocabulary"`:             {"vocabulary": 1},
 	} {
 		_, err := Parse("some.json", patched(t, patch))
