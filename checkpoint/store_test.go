@@ -94,7 +94,9 @@ func TestStorageWithoutLocks(t *testing.T) {
 }
 
 func TestRetention(t *testing.T) {
-	of := func(step, generation int, s Status) Listed { return Listed{Step: step, generation: generation, Status: s} }
+	of := func(step, generation int, s Status) Listed {
+		return Listed{Step: step, generation: generation, Status: s}
+	}
 	steps := func(list []Listed) []int {
 		out := []int{}
 		for _, l := range list {

@@ -60,14 +60,3 @@ func writeAll(f *os.File, entries []Entry, metadata map[string]string, read func
 	}
 	return buf.Flush()
 }
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("safetensors: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("safetensors: syncing %s: %w", dir, err)
-	}
-	return nil
-}

@@ -3,6 +3,8 @@
 package safetensors
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"syscall"
 )
@@ -22,4 +24,16 @@ func mapFile(f *os.File, size int64) (data []byte, unmap func() error, err error
 		return nil, nil, err
 	}
 	return data, func() error { return syscall.Munmap(data) }, nil
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("safetensors: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("safetensors: syncing %s: %w", dir, err)
+	}
+	return nil
 }
