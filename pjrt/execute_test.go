@@ -211,6 +211,25 @@ func TestMisuse(t *testing.T) {
 	require.ErrorContains(t, err, "argument 0 on cpu device 0: buffer f32[128] on cpu device 0 was donated to donate")
 }
 
+// TestDonor: an argument may be used up though no output takes its memory over.
+func TestDonor(t *testing.T) {
+	c := xlatest.CPU(t)
+	exe := compile(t, c, `module @donor { func.func public @main(%a: tensor<4xf32> {jax.buffer_donor = true}, %b: tensor<2xf32>) -> tensor<2xf32> {
+ %s = stablehlo.slice %a [0:2] : (tensor<4xf32>) -> tensor<2xf32>
+ %r = stablehlo.add %s, %b : tensor<2xf32>
+ return %r : tensor<2xf32> } }`, pjrt.CompileOptions{})
+	params, err := exe.Parameters()
+	require.NoError(t, err)
+	require.True(t, params[0].Donated)
+	require.False(t, params[1].Donated)
+	args := [][]*pjrt.Buffer{{put(t, c, 0, []float32{1, 2, 3, 4}, 4), put(t, c, 0, []float32{5, 6}, 2)}}
+	outs := run(t, exe, args)
+	require.Equal(t, []float32{6, 8}, floats(t, outs[0][0]))
+	_, err = args[0][0].Bytes()
+	require.ErrorContains(t, err, "was donated to donor")
+	closeAll(t, args, outs)
+}
+
 // TestUnknownParameters: without them the plugin's own checks remain, and what
 // a call took is known afterwards.
 func TestUnknownParameters(t *testing.T) {

@@ -240,3 +240,29 @@ func TestDroppedEvents(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// TestForgotten: what is forgotten without Close is closed by the collector, and
+// counted.
+func TestForgotten(t *testing.T) {
+	c := xlatest.CPU(t)
+	before, forgotten := pjrt.CollectedObjects(), 0
+	forget := func() {
+		b := put(t, c, 0, make([]float32, 1024), 1024)
+		x, err := c.Compile([]byte(addModule), pjrt.CompileOptions{})
+		require.NoError(t, err)
+		runtime.KeepAlive(b)
+		runtime.KeepAlive(x)
+		forgotten += 3 // a loaded executable has two handles
+	}
+	for range 5 {
+		forget()
+	}
+	for range 1000 {
+		runtime.GC()
+		if pjrt.CollectedObjects() == before+forgotten {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	require.Equal(t, before+forgotten, pjrt.CollectedObjects())
+}

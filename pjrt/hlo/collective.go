@@ -33,7 +33,7 @@ func (m *Module) Collectives() []Collective {
 	m.Walk(func(i *Instruction, times int64) {
 		switch {
 		case i.Opcode == "async-start":
-			if op := wrapped(i.Called, 0); op != nil {
+			if op := wrapped(i.Called, map[*Computation]bool{}); op != nil {
 				inside[op] = true
 				out = append(out, Collective{op, i, follow(i, "async-update", "async-done"), times})
 			}
@@ -52,17 +52,18 @@ func (m *Module) Collectives() []Collective {
 }
 
 // wrapped finds the collective in the computations of an async-start.
-func wrapped(cs []*Computation, depth int) *Instruction {
-	if depth > maxDepth {
-		return nil
-	}
+func wrapped(cs []*Computation, seen map[*Computation]bool) *Instruction {
 	for _, c := range cs {
+		if seen[c] {
+			continue
+		}
+		seen[c] = true
 		for _, i := range c.Instructions {
 			if i.Collective() != "" {
 				return i
 			}
 			if i.Opcode == "custom-call" || i.Opcode == "call" {
-				if op := wrapped(i.Called, depth+1); op != nil {
+				if op := wrapped(i.Called, seen); op != nil {
 					return op
 				}
 			}

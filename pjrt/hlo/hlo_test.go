@@ -316,7 +316,7 @@ func TestMalformed(t *testing.T) {
 		b[(k*7919)%len(b)] ^= byte(1 + k*31%255)
 		if m, err := Parse(b); err == nil {
 			_ = m.Text()
-			m.Walk(func(*Instruction, int64) {})
+			m.walk(func(*Instruction, int64) {}, 10000)
 		}
 	}
 }
@@ -334,6 +334,6 @@ func FuzzParse(f *testing.F) {
 		}
 		_ = m.Text()
 		_ = m.Donated()
-		m.Walk(func(*Instruction, int64) {})
+		m.walk(func(*Instruction, int64) {}, 10000)
 	})
 }

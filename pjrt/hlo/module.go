@@ -106,31 +106,37 @@ func (m *Module) All() iter.Seq[*Instruction] {
 // instruction: the product of the trip counts of the loops around it, loops of
 // unknown count taken once. The instructions of a called computation follow the
 // calling one.
-func (m *Module) Walk(f func(i *Instruction, times int64)) {
-	if m.Entry != nil {
-		m.Entry.walk(f, 1, 0)
-	}
-}
+func (m *Module) Walk(f func(i *Instruction, times int64)) { m.walk(f, maxVisits) }
 
-func (c *Computation) walk(f func(*Instruction, int64), times int64, depth int) {
-	if depth > maxDepth { // only in malformed modules
-		return
-	}
-	for _, i := range c.Order() {
-		f(i, times)
-		n := times
-		switch i.Opcode {
-		case "while":
-			if trips, ok := i.TripCount(); ok {
-				n *= trips
+// maxVisits bounds a walk through malformed modules, in which few computations
+// can call each other astronomically often.
+const maxVisits = 1 << 26
+
+func (m *Module) walk(f func(i *Instruction, times int64), visits int) {
+	var in func(*Computation, int64)
+	in = func(c *Computation, times int64) {
+		for _, i := range c.Order() {
+			if visits--; visits < 0 {
+				return
 			}
-		case "conditional", "call", "async-start", "custom-call":
-		default:
-			continue
+			f(i, times)
+			n := times
+			switch i.Opcode {
+			case "while":
+				if trips, ok := i.TripCount(); ok {
+					n *= trips
+				}
+			case "conditional", "call", "async-start", "custom-call":
+			default:
+				continue
+			}
+			for _, callee := range i.Called {
+				in(callee, n)
+			}
 		}
-		for _, callee := range i.Called {
-			callee.walk(f, n, depth+1)
-		}
+	}
+	if m.Entry != nil {
+		in(m.Entry, 1)
 	}
 }
 

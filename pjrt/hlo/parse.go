@@ -286,8 +286,47 @@ func (p *parser) resolve(roots []int64) error {
 			}
 		}
 	}
+	if err := p.checkCalls(); err != nil {
+		return err
+	}
 	if p.m.Entry = p.comps[p.entryID]; p.m.Entry == nil {
 		return fmt.Errorf("no entry computation %d", p.entryID)
 	}
 	return nil
 }
+
+// checkCalls refuses computations that call each other in a circle.
+func (p *parser) checkCalls() error {
+	const open, done = 1, 2
+	state := map[*Computation]int{}
+	var visit func(*Computation, int) error
+	visit = func(c *Computation, depth int) error {
+		switch {
+		case state[c] == done:
+			return nil
+		case state[c] == open:
+			return fmt.Errorf("computation %q calls itself", c.Name)
+		case depth > maxCallDepth:
+			return errDepth
+		}
+		state[c] = open
+		for _, i := range c.Instructions {
+			for _, callee := range i.Called {
+				if err := visit(callee, depth+1); err != nil {
+					return err
+				}
+			}
+		}
+		state[c] = done
+		return nil
+	}
+	for _, c := range p.m.Computations {
+		if err := visit(c, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxCallDepth is far more than compilers nest loops and fusions.
+const maxCallDepth = 1000

@@ -8,19 +8,17 @@ func (i *Instruction) inferTripCount() (int64, bool) {
 	if body == nil || cond == nil || body.Root == nil || cond.Root == nil || len(i.Operands) != 1 {
 		return 0, false
 	}
-	inits := elements(i.Operands[0])
-	test := scalarOf(cond.Root, nil, 0)
-	next := elements(body.Root)
-	if test.kind != compareValue || inits == nil || next == nil {
+	l := loop{inits: elements(i.Operands[0]), next: elements(body.Root), budget: maxScalarSteps}
+	test := l.scalar(cond.Root, nil)
+	if test.kind != compareValue || l.inits == nil || l.next == nil {
 		return 0, false
 	}
-	// A bound may be a constant, or carried through the loop unchanged.
-	bound, ok := test.bound(inits, next)
-	if !ok || test.index >= len(inits) || test.index >= len(next) {
+	bound, ok := l.bound(*test.other)
+	if !ok || test.index >= len(l.inits) || test.index >= len(l.next) {
 		return 0, false
 	}
-	start := scalarOf(inits[test.index], nil, 0)
-	step := scalarOf(next[test.index], nil, 0)
+	start := l.scalar(l.inits[test.index], nil)
+	step := l.scalar(l.next[test.index], nil)
 	if start.kind != constValue || step.kind != sumValue || step.index != test.index || step.n <= 0 {
 		return 0, false
 	}
@@ -33,6 +31,15 @@ func (i *Instruction) inferTripCount() (int64, bool) {
 	}
 	return (last - start.n + step.n - 1) / step.n, true
 }
+
+// loop is a while loop that is being looked into.
+type loop struct {
+	inits, next []*Instruction // the state before and after a turn
+	budget      int            // of instructions to look at
+}
+
+// maxScalarSteps bounds the search; real conditions take a handful of steps.
+const maxScalarSteps = 1000
 
 // scalar is what is known about a scalar inside a loop.
 type scalar struct {
@@ -53,19 +60,21 @@ const (
 	compareValue // element index < other
 )
 
-func (t scalar) bound(inits, next []*Instruction) (int64, bool) {
-	switch t.other.kind {
+// bound returns the value of a bound that is constant, or carried through the
+// loop unchanged.
+func (l *loop) bound(b scalar) (int64, bool) {
+	switch b.kind {
 	case constValue:
-		return t.other.n, true
+		return b.n, true
 	case loopValue:
-		k := t.other.index
-		if k >= len(inits) || k >= len(next) {
+		k := b.index
+		if k >= len(l.inits) || k >= len(l.next) {
 			return 0, false
 		}
-		if v := scalarOf(next[k], nil, 0); v.kind != loopValue || v.index != k {
+		if v := l.scalar(l.next[k], nil); v.kind != loopValue || v.index != k {
 			return 0, false
 		}
-		v := scalarOf(inits[k], nil, 0)
+		v := l.scalar(l.inits[k], nil)
 		return v.n, v.kind == constValue
 	}
 	return 0, false
@@ -79,13 +88,13 @@ func elements(i *Instruction) []*Instruction {
 	return i.Operands
 }
 
-// scalarOf looks through copies and fusions. args are the values of the
-// parameters inside a fusion.
-func scalarOf(i *Instruction, args []scalar, depth int) scalar {
-	if depth > maxDepth {
+// scalar looks through copies and fusions. args are the values of the parameters
+// inside a fusion.
+func (l *loop) scalar(i *Instruction, args []scalar) scalar {
+	if l.budget--; l.budget < 0 {
 		return scalar{}
 	}
-	operand := func(k int) scalar { return scalarOf(i.Operands[k], args, depth+1) }
+	operand := func(k int) scalar { return l.scalar(i.Operands[k], args) }
 	switch n := len(i.Operands); {
 	case i.Opcode == "constant" && i.hasConstant:
 		return scalar{kind: constValue, n: i.constant}
@@ -100,7 +109,7 @@ func scalarOf(i *Instruction, args []scalar, depth int) scalar {
 		for k := range inner {
 			inner[k] = operand(k)
 		}
-		return scalarOf(i.Called[0].Root, inner, depth+1)
+		return l.scalar(i.Called[0].Root, inner)
 	case i.Opcode == "add" && n == 2:
 		return add(operand(0), operand(1))
 	case i.Opcode == "compare" && n == 2:
