@@ -3,6 +3,7 @@ package hf
 import (
 	"cmp"
 	"slices"
+	"unsafe"
 )
 
 // loop is one level of a strided copy: n steps, with the distance between
@@ -25,54 +26,86 @@ func merge(loops []loop) []loop {
 	return out
 }
 
-// tile is the side of the squares in which a transposition is done, in elements,
-// so that the cache lines of both sides are used whole.
-const tile = 32
+// tile is the side of the squares in which a transposition is done, in elements.
+// A square is gathered in memory of its own: rows of large matrices lie so far
+// apart that the cache cannot hold a column of them.
+const tile = 64
 
-// copyStrided copies elements of size bytes; loops are those of merge.
+// element is what a strided copy moves, by its size.
+type element interface {
+	[1]byte | [2]byte | [4]byte | [8]byte
+}
+
+// as returns bytes as elements.
+func as[T element](b []byte) []T {
+	var t T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/len(t))
+}
+
+// copyStrided copies elements of size bytes (1, 2, 4 or 8); loops are those of
+// merge.
 func copyStrided(dst, src []byte, loops []loop, size int) {
+	switch size {
+	case 1:
+		copyLoops(as[[1]byte](dst), as[[1]byte](src), loops)
+	case 2:
+		copyLoops(as[[2]byte](dst), as[[2]byte](src), loops)
+	case 4:
+		copyLoops(as[[4]byte](dst), as[[4]byte](src), loops)
+	case 8:
+		copyLoops(as[[8]byte](dst), as[[8]byte](src), loops)
+	}
+}
+
+func copyLoops[T element](dst, src []T, loops []loop) {
 	if len(loops) == 0 {
-		copy(dst[:size], src[:size])
+		dst[0] = src[0]
 		return
 	}
 	inner := loops[len(loops)-1]
 	outer := loops[:len(loops)-1]
 	if inner.dst == 1 && inner.src == 1 {
-		run := inner.n * size
-		walk(outer, size, func(d, s int) { copy(dst[d:d+run], src[s:s+run]) })
+		walk(outer, func(d, s int) { copy(dst[d:d+inner.n], src[s:s+inner.n]) })
 		return
 	}
-	// The loop that walks src in order, if another one does.
-	fast := -1
-	for i, l := range outer {
-		if fast < 0 || l.src < outer[fast].src {
-			fast = i
-		}
-	}
-	if fast < 0 || inner.src < outer[fast].src {
-		walk(outer, size, func(d, s int) { copyElements(dst[d:], src[s:], inner, size) })
+	fast := slices.IndexFunc(outer, func(l loop) bool { return l.src == 1 })
+	if fast < 0 || inner.dst != 1 {
+		walk(outer, func(d, s int) {
+			for range inner.n {
+				dst[d] = src[s]
+				d, s = d+inner.dst, s+inner.src
+			}
+		})
 		return
 	}
 	other := outer[fast]
-	rest := slices.Delete(slices.Clone(outer), fast, fast+1)
-	walk(rest, size, func(d, s int) {
+	var square [tile * tile]T
+	walk(slices.Delete(slices.Clone(outer), fast, fast+1), func(d, s int) {
 		for i := 0; i < other.n; i += tile {
+			rows := min(tile, other.n-i)
 			for j := 0; j < inner.n; j += tile {
-				part := loop{min(tile, inner.n-j), inner.dst, inner.src}
-				for k := i; k < min(i+tile, other.n); k++ {
-					copyElements(dst[d+(k*other.dst+j*inner.dst)*size:], src[s+(k*other.src+j*inner.src)*size:], part, size)
+				columns := min(tile, inner.n-j)
+				for k := range columns {
+					at := s + i + (j+k)*inner.src
+					for r, v := range src[at : at+rows] {
+						square[r*tile+k] = v
+					}
+				}
+				for r := range rows {
+					at := d + (i+r)*other.dst + j
+					copy(dst[at:at+columns], square[r*tile:])
 				}
 			}
 		}
 	})
 }
 
-// walk calls f with the byte offsets of every combination of steps.
-func walk(loops []loop, size int, f func(dst, src int)) {
+// walk calls f with the offsets of every combination of steps.
+func walk(loops []loop, f func(dst, src int)) {
 	at := make([]int, len(loops))
 	d, s := 0, 0
 	for {
-		f(d*size, s*size)
+		f(d, s)
 		k := len(loops) - 1
 		for ; k >= 0; k-- {
 			d += loops[k].dst
@@ -86,33 +119,6 @@ func walk(loops []loop, size int, f func(dst, src int)) {
 		}
 		if k < 0 {
 			return
-		}
-	}
-}
-
-// copyElements copies one loop of single elements, moved by value.
-func copyElements(dst, src []byte, l loop, size int) {
-	d, s, dStep, sStep := 0, 0, l.dst*size, l.src*size
-	switch size {
-	case 1:
-		for range l.n {
-			dst[d] = src[s]
-			d, s = d+dStep, s+sStep
-		}
-	case 2:
-		for range l.n {
-			*(*[2]byte)(dst[d:]) = [2]byte(src[s:])
-			d, s = d+dStep, s+sStep
-		}
-	case 4:
-		for range l.n {
-			*(*[4]byte)(dst[d:]) = [4]byte(src[s:])
-			d, s = d+dStep, s+sStep
-		}
-	case 8:
-		for range l.n {
-			*(*[8]byte)(dst[d:]) = [8]byte(src[s:])
-			d, s = d+dStep, s+sStep
 		}
 	}
 }
