@@ -6,7 +6,7 @@ import (
 )
 
 // Sizes of an Encoder's cache. Together with the map of long pieces it stays
-// below 16 MiB.
+// below 32 MiB.
 const (
 	cacheBits    = 16
 	inlineBytes  = 15 // the longest piece kept in a slot

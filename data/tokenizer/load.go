@@ -156,14 +156,23 @@ func (t *Tokenizer) setVocab(f *jsonFile) error {
 			return err
 		}
 	}
+	next := int32(len(f.Model.Vocab))
 	for i := range f.AddedTokens {
 		a := &f.AddedTokens[i]
 		where := fmt.Sprintf("added_tokens[%d]", i)
-		if id, ok := t.ids[a.Content]; ok && id != a.ID {
+		id, known := t.ids[a.Content]
+		if known && id != a.ID {
 			return fmt.Errorf("%s: token %q has id %d here and %d elsewhere in the file", where, a.Content, a.ID, id)
 		}
 		if err := put(a.Content, a.ID, where); err != nil {
 			return err
+		}
+		if !known {
+			// The tokenizers library numbers new tokens itself, whatever the file says.
+			if a.ID != next {
+				return fmt.Errorf("%s: token %q has id %d where the next free one is %d; other software would renumber it", where, a.Content, a.ID, next)
+			}
+			next++
 		}
 		if a.Special {
 			t.special[a.ID] = true
