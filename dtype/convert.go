@@ -48,7 +48,10 @@ func AppendFloat(out []byte, d DType, x float64) []byte {
 		if x >= math.MaxUint64 {
 			return le.AppendUint64(out, math.MaxUint64)
 		}
-		return le.AppendUint64(out, uint64(max(x, 0)))
+		if !(x > 0) { // NaN too, as for the other integers
+			x = 0
+		}
+		return le.AppendUint64(out, uint64(x))
 	case F8E4M3, F8E5M2, F16:
 		b := encodeSmall(d, x)
 		if d == F16 {

@@ -19,7 +19,8 @@ func As(d DType) EinsumOption { return func(o *einsumOptions) { o.out = d } }
 // WithPrecision chooses the number of passes for f32 operands.
 func WithPrecision(p Precision) EinsumOption { return func(o *einsumOptions) { o.precision = p } }
 
-// Einsum contracts x and y. The spec names every dimension with a letter:
+// Einsum contracts x and y. The spec names every dimension with a
+// letter a…z or A…Z:
 // "bsd,dhk->bshk" sums over d. A letter in both operands and the result is a
 // batch dimension; a letter in one operand only, and not in the result, is
 // summed first.
@@ -37,6 +38,11 @@ func Einsum(spec string, x, y *Value, opts ...EinsumOption) *Value {
 	xs, ys, ok2 := strings.Cut(in, ",")
 	if !ok || !ok2 || strings.ContainsAny(ys, ",") {
 		fail(`the form is "ab,bc->ac"`)
+	}
+	for _, c := range xs + ys + out {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z') {
+			fail("%q is no letter a…z or A…Z; the form is \"ab,bc->ac\"", c)
+		}
 	}
 	size := map[rune]int{}
 	for _, o := range []struct {
