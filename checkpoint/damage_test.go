@@ -214,6 +214,49 @@ func TestSaveRefusesForeignGround(t *testing.T) {
 	require.NoError(t, err, "what is not ours is never removed")
 }
 
+// After falling back behind a damaged checkpoint the run comes to its step again,
+// and replaces it, without ever touching the one it fell back to.
+func TestReplaceDamaged(t *testing.T) {
+	m, tensors := smallMesh(t, 1), smallTensors()
+	damaged := func() *faultfs.FS {
+		fs := threeSaves(t)
+		require.True(t, fs.Corrupt(path.Join(stepDir(30), shardName(0, 1)), func(b []byte) []byte { return b[:10] }))
+		return fs
+	}
+	again := func(fs *faultfs.FS) error {
+		s, err := NewStore(fs, testOptions(2))
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		_, err = s.Save(ctx, snapshot(30, 4, m, tensors))
+		return err
+	}
+	fs := damaged()
+	from := fs.Count()
+	require.NoError(t, again(fs))
+	require.NoError(t, checkTidy(fs))
+	for n := from + 1; n <= fs.Count(); n++ {
+		crashed := damaged()
+		crashed.CrashAfter(n)
+		saved := again(crashed) == nil
+		rng := rand.New(rand.NewPCG(uint64(n), 3))
+		for range 5 {
+			after := crashed.Crashed(rng)
+			require.NoError(t, usable(NewFolder(after), 20), "crash after %d", n)
+			if usable(NewFolder(after), 30) != nil {
+				require.False(t, saved)
+				require.NoError(t, again(after))
+			}
+			c, err := NewFolder(after).Open(Latest)
+			require.NoError(t, err)
+			id, err := readID(c, tensors)
+			require.NoError(t, err)
+			require.Equal(t, 4, id)
+		}
+	}
+}
+
 func TestLoadFallsBack(t *testing.T) {
 	fs := threeSaves(t)
 	f := NewFolder(fs)

@@ -10,7 +10,7 @@ import (
 //
 //	step-00000100                       a checkpoint
 //	.titan-step-00000100-<nonce>.tmp    being written
-//	.titan-step-00000100-<nonce>.old    committed, replaced by one of the same step
+//	.titan-step-00000100-<nonce>.old    committed, being replaced by one of the same step
 //	.titan-step-00000100-<nonce>.trash  being removed
 //	.titan-lock                         held by the run that writes here
 //

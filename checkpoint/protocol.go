@@ -17,7 +17,7 @@ import (
 //	all        write and sync own shards
 //	all        report                                      (exchange)
 //	leader     write and sync manifest and pending marker, sync the directory
-//	leader     move a committed checkpoint of the same step aside, sync
+//	leader     move an earlier checkpoint of the same step aside, sync
 //	leader     rename to the final name, sync
 //	leader     rename COMMIT.pending to COMMIT, sync       ← from here on it is there
 //	all        report                                      (exchange)

@@ -51,8 +51,7 @@ func planCleanup(found []foundDir, nonce string) cleanup {
 		switch {
 		case ok && now.Status == Complete:
 			trash(d.name, d.step, i)
-		case !ok && d.probed.Status == Complete:
-			// Its successor never got there.
+		case !ok: // its successor never got there
 			c.rename = append(c.rename, [2]string{d.name, stepDir(d.step)})
 			c.sync = append(c.sync, d.name)
 			standing[d.step] = d.probed

@@ -27,8 +27,8 @@ type Saved struct {
 // complete one; a checkpoint that was there before is still there, too.
 //
 // In a group all processes call Save with the same step, mesh and tensors, and
-// all fail if one does. A complete checkpoint of the same step is replaced once
-// its successor is complete.
+// all fail if one does. A checkpoint of the same step is replaced once its
+// successor is complete.
 func (s *Store) Save(ctx context.Context, snap Snapshot) (*Saved, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,8 @@ func (r *saveRun) look() (occupied bool, err error) {
 		if l.Step != r.snap.Step {
 			continue
 		}
-		if l.Status != Complete || l.dir != stepDir(l.Step) {
+		// One that was damaged is replaced: the run may have fallen back behind it.
+		if l.Status != Complete && l.Status != Damaged || l.dir != stepDir(l.Step) {
 			if l.Err == nil {
 				l.Err = fmt.Errorf("%s waits to be brought back", s.fs.Path(l.dir))
 			}
