@@ -199,11 +199,12 @@ func join(t testing.TB, m *mesh.Mesh, spec *sharding.Spec, typ Type, parts []xla
 	return decode(typ, raw)
 }
 
-// requireClose compares element by element, relative to the larger of 1 and the
-// largest element.
-func requireClose(t testing.TB, want, got array, tol float64, msg string, args ...any) {
-	t.Helper()
-	require.True(t, want.Type.Equal(got.Type), "%s: it is %v, not %v", fmt.Sprintf(msg, args...), got.Type, want.Type)
+// differ compares element by element, relative to the larger of 1 and the
+// largest element, and says what differs.
+func differ(want, got array, tol float64) error {
+	if !want.Type.Equal(got.Type) {
+		return fmt.Errorf("it is %v, not %v", got.Type, want.Type)
+	}
 	scale := 1.0
 	for _, x := range want.data {
 		if !math.IsInf(x, 0) && !math.IsNaN(x) {
@@ -216,7 +217,8 @@ func requireClose(t testing.TB, want, got array, tol float64, msg string, args .
 			continue
 		}
 		if !(math.Abs(x-y) <= tol*scale) {
-			require.Failf(t, "arrays differ", "%s: element %d of %v is %v, want %v (tolerance %v)", fmt.Sprintf(msg, args...), i, got.Type, y, x, tol*scale)
+			return fmt.Errorf("element %d of %v is %v, want %v (tolerance %v)", i, got.Type, y, x, tol*scale)
 		}
 	}
+	return nil
 }

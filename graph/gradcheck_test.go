@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	. "titan/graph"
+	"titan/internal/xlatest"
 	"titan/mesh"
 	"titan/pjrt"
 	"titan/sharding"
@@ -77,35 +78,52 @@ func (c checked) within(tol float64) checked {
 // and along every element of small arguments.
 func checkAll(t *testing.T, m *mesh.Mesh, cases []checked) {
 	t.Helper()
-	r := rand.New(rand.NewPCG(7, 7))
-	s := &session{cases: make([]*caseRun, len(cases))}
-	mod := trace(t, m, func(b *Builder) {
+	s, err := prepare(t, m, cases)
+	require.NoError(t, err)
+	defer s.close()
+	s.measure(t)
+	for _, c := range s.cases {
+		t.Run(c.name, func(t *testing.T) { require.NoError(t, c.check()) })
+	}
+}
+
+// prepare traces and compiles the program of the cases.
+func prepare(t testing.TB, m *mesh.Mesh, cases []checked) (*session, error) {
+	s := &session{cases: make([]*caseRun, len(cases)), r: rand.New(rand.NewPCG(7, 7))}
+	mod, err := Trace("test", m, func(b *Builder) error {
+		var all [][]*Value
 		for i := range cases {
 			s.cases[i] = &caseRun{checked: cases[i], first: s.inputs}
 			s.inputs += len(cases[i].in)
-		}
-		var all [][]*Value
-		for _, c := range s.cases {
 			var xs []*Value
-			for _, a := range c.in {
-				xs = append(xs, b.Input(c.name, a.Type, copies(b)))
+			for _, a := range cases[i].in {
+				xs = append(xs, b.Input(cases[i].name, a.Type, copies(b)))
 			}
 			all = append(all, xs)
 		}
 		for i, c := range s.cases {
-			c.record(b, r, s, all[i])
+			c.record(b, s, all[i])
 		}
+		return nil
 	})
-	s.p = compile(t, mod)
-	s.measure(t, r)
-	for _, c := range s.cases {
-		t.Run(c.name, func(t *testing.T) { c.check(t) })
+	if err != nil {
+		return nil, err
 	}
+	s.p = &program{mod, nil, 1}
+	if m != nil {
+		s.p.n = m.Size()
+	}
+	s.p.exe, err = xlatest.CPU(t).Compile([]byte(mod.StableHLO()), pjrt.CompileOptions{Partitions: s.p.n, Shardy: true,
+		Flags: map[string]any{"xla_backend_optimization_level": 0}}) // a third less to compile
+	return s, err
 }
+
+func (s *session) close() { _ = s.p.exe.Close() }
 
 // session runs one program on many arguments.
 type session struct {
 	p       *program
+	r       *rand.Rand
 	cases   []*caseRun
 	inputs  int
 	outputs int
@@ -139,7 +157,7 @@ type probe struct {
 
 // record writes the function, Σ results·cotangents, and its gradient, and the
 // same for the other formulation.
-func (c *caseRun) record(b *Builder, r *rand.Rand, s *session, xs []*Value) {
+func (c *caseRun) record(b *Builder, s *session, xs []*Value) {
 	outs := c.f(b, xs)
 	cts := make([]*Value, len(outs))
 	loss := b.Scalar(F64, 0)
@@ -149,7 +167,7 @@ func (c *caseRun) record(b *Builder, r *rand.Rand, s *session, xs []*Value) {
 		}
 		ct := array{o.Type(), nil}
 		for range ct.Elements() {
-			ct.data = append(ct.data, r.NormFloat64())
+			ct.data = append(ct.data, s.r.NormFloat64())
 		}
 		cts[i] = b.Const(ct.Type, ct.encode(ct.DType))
 		loss = Add(loss, Sum(Mul(Convert(o, F64), Convert(cts[i], F64))))
@@ -214,7 +232,7 @@ const directions, smallArgument = 3, 40
 
 // measure runs the program at the cases' arguments and at steps from them; one
 // run serves a step of every case.
-func (s *session) measure(t testing.TB, r *rand.Rand) {
+func (s *session) measure(t testing.TB) {
 	t.Helper()
 	base := make([]array, s.inputs)
 	for _, c := range s.cases {
@@ -227,7 +245,7 @@ func (s *session) measure(t testing.TB, r *rand.Rand) {
 		for _, o := range c.others {
 			o.read(outs)
 		}
-		c.plan(r)
+		c.plan(s.r)
 		probes = max(probes, len(c.probes))
 	}
 	for k := range probes {
@@ -326,26 +344,37 @@ func (s *session) losses(t testing.TB, in []array) []float64 {
 }
 
 // check compares what was measured with what is expected.
-func (c *caseRun) check(t *testing.T) {
+func (c *caseRun) check() error {
 	tol := c.tol
 	if tol == 0 {
 		tol = 1e-6
 	}
 	if c.want != nil {
 		want := c.want(c.in)
-		require.Len(t, c.form.got, len(want))
+		if len(want) != len(c.form.got) {
+			return fmt.Errorf("%d results, want %d", len(c.form.got), len(want))
+		}
 		for i, w := range want {
-			requireClose(t, w, c.form.got[i], tol/1000, "result %d", i)
+			if err := differ(w, c.form.got[i], tol/1000); err != nil {
+				return fmt.Errorf("result %d: %w", i, err)
+			}
 		}
 	}
 	for k, o := range c.others {
-		require.Len(t, o.got, len(c.form.got))
+		if len(o.got) != len(c.form.got) {
+			return fmt.Errorf("formulation %d has %d results, the first has %d", k, len(o.got), len(c.form.got))
+		}
 		for i, got := range o.got {
-			requireClose(t, c.form.got[i], got, tol/1000, "result %d, formulation %d", i, k)
+			if err := differ(c.form.got[i], got, tol/1000); err != nil {
+				return fmt.Errorf("formulation %d against the first, result %d: %w", k, i, err)
+			}
 		}
 		for i, got := range o.grad {
-			if o.grads[i] >= 0 {
-				requireClose(t, c.form.grad[i], got, tol/1000, "gradient of argument %d, formulation %d", i, k)
+			if o.grads[i] < 0 {
+				continue
+			}
+			if err := differ(c.form.grad[i], got, tol/1000); err != nil {
+				return fmt.Errorf("formulation %d against the first, gradient of argument %d: %w", k, i, err)
 			}
 		}
 	}
@@ -362,7 +391,13 @@ func (c *caseRun) check(t *testing.T) {
 			quotient = 0
 		}
 		if !(math.Abs(exact-quotient) <= tol*scale) {
-			require.Failf(t, "wrong gradient", "along %s it is %v, differences give %v", p.what, exact, quotient)
+			return wrongGradient{fmt.Sprintf("gradient along %s is %v, differences give %v", p.what, exact, quotient)}
 		}
 	}
+	return nil
 }
+
+// wrongGradient is a disagreement with differences.
+type wrongGradient struct{ msg string }
+
+func (e wrongGradient) Error() string { return e.msg }

@@ -35,8 +35,7 @@ type scatterAttr struct {
 	indexOptions
 }
 
-// Scatter ops have operands x, indices, updates and one result, or two when
-// differentiation has asked which update was kept; see winners.
+// Scatter ops have operands x, indices and updates.
 func init() {
 	define(opScatter, opDef{
 		name:   "scatter",
@@ -95,9 +94,6 @@ func inferScatter(op *Op) ([]Type, error) {
 	if !slices.Equal(want, u.Shape) {
 		return nil, fmt.Errorf("updates have shape [%s], the indices ask for [%s]", joinInts(u.Shape, ","), joinInts(want, ","))
 	}
-	if len(op.results) == 2 {
-		return []Type{x, {updateID(u), x.Shape}}, nil
-	}
 	return []Type{x}, nil
 }
 
@@ -151,8 +147,9 @@ func scatterVJP(a *adjoint, op *Op, cts []*Value) {
 		if a.wants(u) {
 			g := read(ct)
 			if !at.unique {
-				kept := a.val(op.winners())
-				g = Select(Equal(read(kept), updateIDs(a.b, u.typ)), g, ZerosLike(g))
+				ids := updateIDs(a.b, u.typ)
+				kept := write(a.b.Zeros(Type{ids.typ.DType, x.typ.Shape}), ids, CombineSet)
+				g = Select(Equal(read(kept), ids), g, ZerosLike(g))
 			}
 			a.add(u, g)
 		}
@@ -181,87 +178,36 @@ func scatterVJP(a *adjoint, op *Op, cts []*Value) {
 	}
 }
 
-// updateID is the type that numbers the elements of updates, from 1.
-func updateID(updates Type) DType {
-	if updates.Elements() >= math.MaxUint32 {
-		return U64
-	}
-	return U32
-}
-
-// updateIDs numbers the elements of updates.
+// updateIDs numbers the elements of updates from 1. Scattered like the updates,
+// the numbers tell which was kept at every place: compilers settle two sets at
+// the same indices in the same way. (One scatter of both, which could not but
+// agree, aborts XLA's partitioner when the indices are sharded.)
 func updateIDs(b *Builder, updates Type) *Value {
-	n := b.Iota(T(updateID(updates), updates.Elements()), 0)
-	return Reshape(Add(n, b.Int(n.typ.DType, 1)), updates.Shape...)
-}
-
-// winners gives, for every element of the result of a set, the number of the
-// update that was kept there, or 0. The numbers are scattered by the same op,
-// as a second operand, so that the answer holds whichever update is kept.
-func (op *Op) winners() *Value {
-	if len(op.results) == 1 {
-		r := op.insertResult(1, Type{updateID(op.operands[2].typ), op.operands[0].typ.Shape})
-		r.vary = op.results[0].vary
+	d := U32
+	if updates.Elements() >= math.MaxUint32 {
+		d = U64
 	}
-	return op.results[1]
+	n := b.Iota(T(d, updates.Elements()), 0)
+	return Reshape(Add(n, b.Int(d, 1)), updates.Shape...)
 }
 
 func printScatter(p *printer, op *Op) {
 	at := op.attr.(scatterAttr)
-	operands, updates := []string{p.names[op.operands[0]]}, []string{p.names[op.operands[2]]}
-	types := []Type{op.operands[0].typ}
-	updateTypes := []Type{op.operands[2].typ}
-	if len(op.results) == 2 {
-		ids, u := op.results[1].typ, op.operands[2].typ
-		flat, full := T(ids.DType, u.Elements()), Type{ids.DType, u.Shape}
-		n := p.stmt("stablehlo.iota dim = 0 : %s", flat.mlir())
-		one := p.stmt("stablehlo.constant dense<%s> : %s", splatOf("1", flat), flat.mlir())
-		n = p.stmt("stablehlo.add %s, %s : %s", n, one, flat.mlir())
-		n = p.stmt("stablehlo.reshape %s : (%s) -> %s", n, flat.mlir(), full.mlir())
-		zero := p.stmt("stablehlo.constant dense<%s> : %s", splatOf("0", ids), ids.mlir())
-		operands, updates = append(operands, zero), append(updates, n)
-		types, updateTypes = append(types, ids), append(updateTypes, full)
-	}
 	p.assign(op)
 	p.write(`"stablehlo.scatter"(`)
-	for _, o := range operands {
-		p.write(o + ", ")
-	}
-	p.value(op.operands[1])
-	for _, u := range updates {
-		p.write(", " + u)
-	}
+	p.operands(op.operands)
 	fmt.Fprintf(&p.sb, ") <{indices_are_sorted = %v, scatter_dimension_numbers = #stablehlo.scatter<", at.sorted)
 	p.indexDims(at.dims, [5]string{"update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims", "scatter_dims_to_operand_dims"})
 	fmt.Fprintf(&p.sb, ">, unique_indices = %v}> ({\n", at.unique)
 	p.indent++
-	var scalars []Type
-	for _, t := range types {
-		scalars = append(scalars, T(t.DType))
-	}
-	args := p.freshArgs(slices.Concat(scalars, scalars))
-	out := args[len(types):]
+	t := T(op.results[0].typ.DType)
+	args := p.freshArgs([]Type{t, t})
+	out := args[1]
 	if at.kind != CombineSet {
-		out = []string{p.stmt("stablehlo.%s %s, %s : %s", combineHLO[at.kind], args[0], args[1], scalars[0].mlir())}
+		out = p.stmt("stablehlo.%s %s, %s : %s", combineHLO[at.kind], args[0], args[1], t.mlir())
 	}
-	p.ret("stablehlo.return", out, scalars)
+	p.ret("stablehlo.return", []string{out}, []Type{t})
 	p.indent--
-	p.line("}) : (")
-	p.typeList(slices.Concat(types, []Type{op.operands[1].typ}, updateTypes))
-	p.write(") -> ")
-	if len(types) == 1 {
-		p.typ(types[0])
-		return
-	}
-	p.write("(")
-	p.typeList(types)
-	p.write(")")
-}
-
-// splatOf is the body of a dense<…> whose elements are all x.
-func splatOf(x string, t Type) string {
-	if t.Elements() == 0 {
-		return ""
-	}
-	return x
+	p.line("}) : ")
+	p.signature(op)
 }

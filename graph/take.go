@@ -42,8 +42,7 @@ func Embedding(table, ids *Value) *Value {
 // indices would read; updates has the shape of that Take's result. Updates at
 // indices outside 0…n-1 are left out; several at one index add up.
 func IndexAdd(x, indices, updates *Value, dim int, opts ...IndexOption) *Value {
-	dim = x.b().dim("index_add", dim, x.Rank())
-	return Scatter(x, ExpandDims(indices, -1), updates, CombineAdd, takeDims(x, indices.Rank(), dim), opts...)
+	return scatterTaken("index_add", x, indices, updates, dim, CombineAdd, opts)
 }
 
 // IndexUpdate is x with updates written along dimension dim where Take with the
@@ -51,8 +50,21 @@ func IndexAdd(x, indices, updates *Value, dim int, opts ...IndexOption) *Value {
 // at indices outside 0…n-1 are left out; of several at one index it is undefined
 // which is kept, and only that one gets a cotangent.
 func IndexUpdate(x, indices, updates *Value, dim int, opts ...IndexOption) *Value {
-	dim = x.b().dim("index_update", dim, x.Rank())
-	return Scatter(x, ExpandDims(indices, -1), updates, CombineSet, takeDims(x, indices.Rank(), dim), opts...)
+	return scatterTaken("index_update", x, indices, updates, dim, CombineSet, opts)
+}
+
+// scatterTaken combines updates into x where Take would read.
+func scatterTaken(name string, x, indices, updates *Value, dim int, kind Combine, opts []IndexOption) *Value {
+	b := x.b()
+	dim = b.dim(name, dim, x.Rank())
+	want := slices.Concat(x.typ.Shape[:dim], indices.typ.Shape, x.typ.Shape[dim+1:])
+	if !updates.typ.Equal(Type{x.typ.DType, want}) {
+		b.failAt(b.position(2), name, []*Value{x, indices, updates}, "the updates must have type %v, as what Take reads there", Type{x.typ.DType, want})
+	}
+	if x.typ.Elements() == 0 { // no index is inside
+		return x
+	}
+	return scatter(x, ExpandDims(indices, -1), updates, kind, takeDims(x, indices.Rank(), dim), indexOpts(opts))
 }
 
 // alongDims are the dimension numbers of TakeAlong: all dimensions but dim run
@@ -108,8 +120,15 @@ func ScatterAdd(x, indices, updates *Value, dim int, opts ...IndexOption) *Value
 func scatterAlong(name string, x, indices, updates *Value, dim int, kind Combine, opts []IndexOption) *Value {
 	b := x.b()
 	dim = b.dim(name, dim, x.Rank())
-	if indices.Rank() != x.Rank() {
-		b.failAt(b.position(2), name, []*Value{x, indices, updates}, "the indices must have as many dimensions as the array")
+	want := slices.Clone(x.typ.Shape)
+	if indices.Rank() == x.Rank() {
+		want[dim] = indices.typ.Shape[dim]
+	}
+	if !slices.Equal(indices.typ.Shape, want) || !updates.typ.Equal(Type{x.typ.DType, want}) {
+		b.failAt(b.position(2), name, []*Value{x, indices, updates}, "the indices must have the array's size in all dimensions but %d, and the updates the shape of the indices and the array's element type", dim)
+	}
+	if x.typ.Elements() == 0 { // no index is inside
+		return x
 	}
 	return scatter(x, ExpandDims(indices, -1), updates, kind, alongDims(x.Rank(), dim), indexOpts(opts))
 }
