@@ -67,7 +67,6 @@ func TestRefused(t *testing.T) {
 		"model.dropout is 0.1":                    {"model.dropout": 0.1},
 		"end_of_word_suffix":                      {"model.end_of_word_suffix": "</w>"},
 		"model.vocab is empty":                    {"model.vocab": m{}},
-		`no token "Ā" for the byte 0x00`:          {"model.vocab": m{"a": 0}, "added_tokens": []any{}},
 		`model.merges[0] joins "zz" and "yy"`:     {"model.merges": []any{[]any{"zz", "yy"}}},
 		"model.merges[0] has 3 parts":             {"model.merges": []any{[]any{"a", "b", "c"}}},
 		`model.merges[0] is "ab"`:                 {"model.merges": []any{"ab"}},
@@ -92,7 +91,9 @@ func TestRefused(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "tokenizer some.json: ")
 	}
-	_, err := Parse("x", []byte(`{"a"`))
+	_, err := Parse("x", []byte(`{"model": {"type": "BPE", "vocab": {"a": 0}}}`))
+	require.ErrorContains(t, err, `no token "Ā" for the byte 0x00`)
+	_, err = Parse("x", []byte(`{"a"`))
 	require.ErrorContains(t, err, "not a tokenizer.json")
 	_, err = Load(t.TempDir())
 	require.ErrorIs(t, err, os.ErrNotExist)
