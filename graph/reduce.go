@@ -187,13 +187,14 @@ func All(x *Value, dims ...int) *Value { return reduce(reduceAnd, x, dims) }
 // Any is the disjunction of booleans over the given dimensions, or over all.
 func Any(x *Value, dims ...int) *Value { return reduce(reduceOr, x, dims) }
 
-// Mean is the arithmetic mean over the given dimensions, or over all.
+// Mean is the arithmetic mean over the given dimensions, or over all; NaN where
+// there are no elements.
 func Mean(x *Value, dims ...int) *Value {
 	if !x.typ.DType.IsFloat() {
 		x.b().failAt(x.b().position(1), "mean", []*Value{x}, "needs a float")
 	}
 	s := Sum(x, dims...)
-	return MulScalar(s, float64(s.typ.Elements())/float64(max(1, x.typ.Elements())))
+	return MulScalar(s, float64(s.typ.Elements())/float64(x.typ.Elements()))
 }
 
 // KeepDims gives a reduction over dims of a value of rank len(shape) the

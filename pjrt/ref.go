@@ -1,6 +1,7 @@
 package pjrt
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -61,8 +62,14 @@ func newRef(p *Plugin, fam *family, k kind, destroy *slot[handleArgs], h uintptr
 	return &ref{h: h, p: p, family: fam, kind: k, destroy: destroy}
 }
 
+// errNeverOpened is what the zero value of a type answers.
+var errNeverOpened = errors.New("pjrt: use of an object that was not made by this package")
+
 // hold keeps the handle alive until drop.
 func (r *ref) hold() error {
+	if r == nil {
+		return errNeverOpened
+	}
 	for {
 		s := r.state.Load()
 		if s&1 != 0 {

@@ -80,6 +80,9 @@ func Dir() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("no cache folder for plugins: %w; set HOME or XDG_CACHE_HOME (to an absolute path)", err)
 	}
+	if !filepath.IsAbs(c) {
+		return "", fmt.Errorf("the cache folder %s is relative; set HOME or XDG_CACHE_HOME to an absolute path", c)
+	}
 	return filepath.Join(c, "titan", "plugins"), nil
 }
 
