@@ -376,6 +376,9 @@ func (b *Builder) axisSetOf(op string, names []string) axisSet {
 		if i < 0 {
 			b.fail(op, "%s", b.unknownAxis(n))
 		}
+		if s>>i&1 == 1 {
+			b.fail(op, "axis %q is given twice", n)
+		}
 		s |= 1 << i
 	}
 	return s

@@ -190,6 +190,13 @@ func (b *Builder) AxisIndex(axes ...string) *Value {
 			return b.use("axis_index", s.index(depth, axes, set))
 		}
 	}
+	if set != 0 && set&^b.top().manual == 0 { // made manual by several regions
+		v := b.AxisIndex(axes[0])
+		for _, a := range axes[1:] {
+			v = Add(Mul(v, b.Int(S32, int64(b.m.mesh.AxisSize(a)))), b.AxisIndex(a))
+		}
+		return v
+	}
 	b.fail("axis_index", "axes %s are not manual here; AxisIndex works inside a ShardMap over them", quoted(axes))
 	return nil
 }

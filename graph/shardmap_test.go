@@ -333,7 +333,8 @@ func TestShardMapMistakes(t *testing.T) {
 			return b.While([]*Value{x}, func(c []*Value) *Value { return Less(Sum(c[0]), b.Scalar(F64, 9)) },
 				func(c []*Value) []*Value { return []*Value{Shift(c[0], 1, "a")} })[0]
 		}),
-		"AxisIndex works inside": func(b *Builder, _ *Value) { b.AxisIndex("a") },
+		`axis "a" is given twice`: region(onA, onA, func(_ *Builder, x *Value) *Value { return AllReduce(x, "a", "a") }),
+		"AxisIndex works inside":  func(b *Builder, _ *Value) { b.AxisIndex("a") },
 		"are manual already": region(onA, onA, func(b *Builder, x *Value) *Value {
 			return b.ShardMap([]*Value{x}, specs{rep}, specs{rep}, func(l []*Value) []*Value { return l }, ManualOver("a"))[0]
 		}, ManualOver("a")),
