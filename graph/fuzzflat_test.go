@@ -98,9 +98,6 @@ type flat []*Value
 
 const positions = 1 << 2 // of fuzzAxes, each of fuzzAxisSize
 
-// coord is the coordinate of position p along axis i of fuzzAxes.
-func coord(p, i int) int { return p >> (len(fuzzAxes) - 1 - i) & 1 }
-
 // home is the position that p equals in everything that varies over v only.
 func home(p int, v axes) int {
 	for i := range fuzzAxes {
