@@ -56,7 +56,7 @@ func Check(checkout fs.FS) ([]string, error) {
 			return err
 		case d.IsDir() && skip(name):
 			return fs.SkipDir
-		case !d.Type().IsRegular():
+		case !d.Type().IsRegular() || name == ".git": // a file in a linked worktree
 			return nil
 		}
 		content, err := fs.ReadFile(checkout, name)
