@@ -140,20 +140,7 @@ func init() {
 		name:  "pad",
 		infer: inferPad,
 		vjp:   padVJP,
-		print: func(p *printer, op *Op) {
-			at := op.attr.(padAttr)
-			p.assign(op)
-			p.write("stablehlo.pad ")
-			p.operands(op.operands)
-			p.write(", low = ")
-			p.ints(at.low)
-			p.write(", high = ")
-			p.ints(at.high)
-			p.write(", interior = ")
-			p.ints(at.interior)
-			p.write(" : ")
-			p.signature(op)
-		},
+		print: printPad,
 	})
 	define(opConcat, opDef{
 		name:  "concatenate",
