@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -217,32 +218,93 @@ func TestTidyAfterFailedSave(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, checkTidy(fs))
 	require.NotEmpty(t, s.Notes())
+
+	// A replacement that fails puts the earlier one back in its place at once.
+	fs.SetFault(func(op faultfs.Op) (int, error) {
+		if op.Kind == "rename" && strings.HasSuffix(op.Name, ".tmp → "+stepDir(1)) {
+			return 0, syscall.EIO
+		}
+		return op.Size, nil
+	})
+	_, err = s.Save(ctx, snapshot(1, 3, m, tensors))
+	require.ErrorIs(t, err, syscall.EIO)
+	require.NoError(t, checkTidy(fs))
+	c, err := s.Open(1)
+	require.NoError(t, err)
+	id, err := readID(c, tensors)
+	require.NoError(t, err)
+	require.Equal(t, 2, id)
+
+	// Retiring that fails spoils nothing, is told, and is made up for.
+	s.o.KeepLatest = 1
+	fs.SetFault(func(op faultfs.Op) (int, error) {
+		if op.Kind == "remove" && strings.Contains(op.Name, ".trash/") {
+			return 0, syscall.EIO
+		}
+		return op.Size, nil
+	})
+	saved, err := s.Save(ctx, snapshot(2, 4, m, tensors))
+	require.NoError(t, err)
+	require.Equal(t, []int{1}, saved.Removed)
+	require.ErrorContains(t, errors.New(strings.Join(saved.Notes, "\n")), "removing older checkpoints")
+	require.ErrorContains(t, checkTidy(fs), "was left behind")
+	fs.SetFault(nil)
+	_, err = s.Save(ctx, snapshot(3, 5, m, tensors))
+	require.NoError(t, err)
+	require.NoError(t, checkTidy(fs))
 }
 
-// Reading fails at every point: a save that cannot see the folder fails, and
-// nothing is removed on the strength of a list that could not be read.
+// Reading fails at every point, once or from there on: a save that cannot see
+// the folder fails, and nothing is removed, nor the order of commits mistaken, on
+// the strength of what could not be read.
 func TestReadFaults(t *testing.T) {
 	m, tensors := smallMesh(t, 1), smallTensors()
-	for n := 1; ; n++ {
-		fs := faultfs.New()
-		reads := 0
-		fs.SetFault(func(op faultfs.Op) (int, error) {
-			if op.Kind == "open" || op.Kind == "read" || op.Kind == "readdir" {
-				if reads++; reads == n {
-					return 0, syscall.EIO
+	for _, times := range []int{1, 2, 5, 1 << 30} {
+		for n := 1; ; n++ {
+			fs := faultfs.New()
+			reads := 0
+			fs.SetFault(func(op faultfs.Op) (int, error) {
+				if op.Kind == "open" || op.Kind == "read" || op.Kind == "readdir" {
+					if reads++; reads >= n && reads < n+times {
+						return 0, syscall.EIO
+					}
 				}
+				return op.Size, nil
+			})
+			h := workload(fs, m, tensors)
+			if reads < n {
+				require.Greater(t, n, 30)
+				break
 			}
-			return op.Size, nil
-		})
-		h := workload(fs, m, tensors)
-		if reads < n {
-			require.Greater(t, n, 30)
-			return
+			fs.SetFault(nil)
+			require.NoError(t, h.check(fs, tensors), "read %d, %d times", n, times)
+			require.NoError(t, h.works(fs, m, tensors), "read %d, %d times", n, times)
 		}
-		fs.SetFault(nil)
-		require.NoError(t, h.check(fs, tensors), "read %d", n)
-		require.NoError(t, h.works(fs, m, tensors), "read %d", n)
 	}
+}
+
+// A checkpoint that cannot be read hides how many commits there were, and thus
+// what is the latest: nothing is saved on top.
+func TestSaveBesideUnreadable(t *testing.T) {
+	m, tensors := smallMesh(t, 1), smallTensors()
+	fs := faultfs.New()
+	saves(fs, m, tensors, 0, 10, 20)
+	fs.SetFault(func(op faultfs.Op) (int, error) {
+		if op.Kind == "read" && op.Name == stepDir(20)+"/"+commitName {
+			return 0, syscall.EIO
+		}
+		return op.Size, nil
+	})
+	s, err := NewStore(fs, testOptions(1))
+	require.NoError(t, err)
+	_, err = s.Save(ctx, snapshot(30, 3, m, tensors))
+	require.ErrorIs(t, err, syscall.EIO)
+	require.ErrorContains(t, err, "a checkpoint that is there cannot be read")
+	require.ErrorContains(t, err, "step-00000020 is damaged: COMMIT: it cannot be read")
+	fs.SetFault(nil)
+	list, err := s.List()
+	require.NoError(t, err)
+	require.Len(t, list, 2)
 }
 
 // The disk is full after every number of bytes. Saves fail, naming the file; what

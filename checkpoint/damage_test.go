@@ -47,6 +47,34 @@ func usable(f *Folder, step int) error {
 	return err
 }
 
+// A manifest that vouches for itself but not for what the files say of themselves
+// is found by Verify: other programs would read something else than we do.
+func TestVerifyComparesHeaders(t *testing.T) {
+	for what, change := range map[string]func(*Manifest){
+		"its header places":                      func(m *Manifest) { p := m.Tensors[0].Pieces; p[0].Offset, p[1].Offset = p[1].Offset, p[0].Offset },
+		"it has 5 tensors, the manifest lists 4": func(m *Manifest) { m.Tensors = m.Tensors[:1] },
+	} {
+		o := testOptions(0)
+		o.FileSize = 0
+		fs := faultfs.New()
+		saveAll(t, fs, 1, func() Options { return o }, snapshot(1, 1, smallMesh(t, 1), []Tensor{smallTensors()[0], smallTensors()[3]}))
+		c, err := NewFolder(fs).Open(1)
+		require.NoError(t, err)
+		require.NoError(t, c.Verify(ctx))
+		m := *c.Manifest()
+		change(&m)
+		raw, err := m.encode()
+		require.NoError(t, err)
+		mark, err := json.Marshal(newMarker(&m, raw))
+		require.NoError(t, err)
+		fs.Corrupt(path.Join(stepDir(1), manifestName), func([]byte) []byte { return raw })
+		fs.Corrupt(path.Join(stepDir(1), commitName), func([]byte) []byte { return mark })
+		_, err = NewFolder(fs).Verify(ctx, 1)
+		require.ErrorContains(t, err, what)
+		require.ErrorContains(t, err, "step-00000001 is damaged: shard-00000-000.safetensors")
+	}
+}
+
 // Any changed byte and any cut of any file is noticed, and the file named.
 func TestEveryDamageIsNoticed(t *testing.T) {
 	fs := threeSaves(t)

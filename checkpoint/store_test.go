@@ -316,7 +316,54 @@ func TestGroupWithoutSharedStorage(t *testing.T) {
 	}
 }
 
-// Two files of a checkpoint in today's format: a later version must read them,
+// staleFS shows old content of one file, as a cache of another host's writes may.
+type staleFS struct{ storage.FS }
+
+type staleObject struct{ storage.Object }
+
+func (f staleFS) Open(name string) (storage.Object, error) {
+	o, err := f.FS.Open(name)
+	if err == nil && path.Base(name) == partialName(1) {
+		o = staleObject{o}
+	}
+	return o, err
+}
+
+func (o staleObject) ReadAt(p []byte, off int64) (int, error) {
+	n, err := o.Object.ReadAt(p, off)
+	for i, c := range p[:n] { // other checksums, still JSON
+		if c == '1' {
+			p[i] = '2'
+		}
+	}
+	return n, err
+}
+
+// The leader commits only what the others say they wrote.
+func TestGroupStaleView(t *testing.T) {
+	m := smallMesh(t, 2)
+	fs := faultfs.New()
+	errs := make([]error, 2)
+	var wg sync.WaitGroup
+	for i, g := range LocalGroup(2) {
+		o := testOptions(1)
+		o.Group = g
+		var view storage.FS = fs
+		if i == 0 {
+			view = staleFS{fs}
+		}
+		s, err := NewStore(view, o)
+		require.NoError(t, err)
+		wg.Go(func() { _, errs[i] = s.Save(ctx, snapshot(4, 1, m, smallTensors())) })
+	}
+	wg.Wait()
+	for i := range errs {
+		require.ErrorContains(t, errs[i], "process-00001.json is not what process 1 wrote", "process %d", i)
+	}
+	require.NoError(t, checkTidy(fs))
+}
+
+// A checkpoint in today's format: a later version must read them,
 // or raise the version.
 func TestGoldenCheckpoint(t *testing.T) {
 	m, tensors := smallMesh(t, 1), smallTensors()
