@@ -18,7 +18,8 @@ type printer struct {
 	next   int
 	indent int
 	locs   bool
-	handle int // channel of the last collective
+	handle int             // channel of the last collective
+	pinned map[string]bool // names of values with a sharding of their own
 }
 
 // StableHLO returns the program as MLIR text with Shardy shardings, as PJRT
@@ -30,7 +31,7 @@ func (m *Module) StableHLO() string { return m.print(false) }
 func (m *Module) StableHLOWithLocations() string { return m.print(true) }
 
 func (m *Module) print(locs bool) string {
-	p := &printer{m: m, names: make(map[*Value]string, m.nextID), locs: locs}
+	p := &printer{m: m, names: make(map[*Value]string, m.nextID), locs: locs, pinned: map[string]bool{}}
 	n := 1
 	if m.mesh != nil {
 		n = m.mesh.Size()
@@ -212,6 +213,11 @@ func (p *printer) block(blk *Block) {
 	for _, op := range blk.ops {
 		before := p.sb.Len()
 		defs[op.kind].print(p, op)
+		if op.kind == opConstrain || op.kind == opShardMap {
+			for _, r := range op.results {
+				p.pinned[p.names[r]] = true
+			}
+		}
 		if p.sb.Len() == before || len(op.blocks) > 0 && strings.HasSuffix(p.tail(1), "\n") {
 			continue
 		}

@@ -167,7 +167,13 @@ func printRegions(p *printer, op *Op, name string, operands []*Value) {
 			p.body(blk.args, typesOf(blk.args))
 		}
 		p.block(blk)
-		p.ret("stablehlo.return", p.namesOf(blk.yields), typesOf(blk.yields))
+		names := p.namesOf(blk.yields)
+		for j, n := range names {
+			if p.pinned[n] { // XLA refuses branches whose results have different shardings
+				names[j] = p.stmt("stablehlo.optimization_barrier %s : %s", n, blk.yields[j].typ.mlir())
+			}
+		}
+		p.ret("stablehlo.return", names, typesOf(blk.yields))
 		p.indent--
 		p.line("}")
 	}
