@@ -63,6 +63,8 @@ func (n *fnode) eval(b *Builder, env []*Value) []*Value {
 			cts[i] = b.Full(y.Type(), 1)
 		}
 		return VJP(ys, cts, x)
+	case "constrain":
+		return []*Value{Constrain(x[0], sharding.Spec{Dims: n.specs[0]})}
 	case "all_reduce":
 		return []*Value{MulScalar(AllReduce(x[0], n.axes...), 0.5)}
 	case "all_reduce_max":
@@ -225,6 +227,8 @@ func (n *fnode) flatOp(x []flat, p int) *Value {
 			return ZerosLike(x[0][p])
 		}
 		return x[0][members[0]]
+	case "constrain":
+		return x[0][p]
 	case "fit":
 		return n.fit(x[0][p])
 	case "axis_index":

@@ -159,6 +159,8 @@ func (g *gen) node(s *scope) {
 			n = g.region(s)
 		case k < 10 && s.manual&^s.diverge != 0:
 			n = g.collective(s)
+		case k < 13 && s.manual != 1<<len(fuzzAxes)-1:
+			n = g.constrain(s)
 		default:
 			n = g.simple(s)
 		}
@@ -200,6 +202,34 @@ func (g *gen) simple(s *scope) *fnode {
 	}
 	n.outs = []ftype{{shape, union(s.types(n.in))}}
 	return n
+}
+
+// constrain says how a value is split over the axes that are not manual.
+func (g *gen) constrain(s *scope) *fnode {
+	x := g.pick(s, func(t ftype) bool { return len(t.shape) > 0 })
+	if x < 0 {
+		return nil
+	}
+	t := s.env[x]
+	spec, _ := g.split(t, (1<<len(fuzzAxes)-1)&^s.manual)
+	return &fnode{op: "constrain", in: []int{x}, specs: [][][]string{spec}, outs: []ftype{t}}
+}
+
+// split spreads a value over some of the axes; it gives the spec and the part.
+func (g *gen) split(t ftype, set axes) (spec [][]string, local ftype) {
+	local = ftype{slices.Clone(t.shape), t.vary}
+	spec = make([][]string, len(t.shape))
+	for _, a := range g.shuffled(set.names()) {
+		if len(spec) == 0 || g.chance(0.25) {
+			continue
+		}
+		if d := g.r.IntN(len(spec)); local.shape[d]%fuzzAxisSize == 0 {
+			local.shape[d] /= fuzzAxisSize
+			spec[d] = append(spec[d], a)
+			local.vary |= axesOf([]string{a})
+		}
+	}
+	return spec, local
 }
 
 func union(ts []ftype) (v axes) {

@@ -140,19 +140,7 @@ func (g *gen) shardMap(s *scope, n *fnode) {
 	blk := &fblock{}
 	for range 1 + g.r.IntN(2) {
 		i := g.pick(s, nil)
-		t := s.env[i]
-		local := ftype{slices.Clone(t.shape), t.vary}
-		spec := make([][]string, len(t.shape))
-		for _, a := range g.shuffled(set.names()) {
-			if len(spec) == 0 || g.chance(0.25) {
-				continue
-			}
-			if d := g.r.IntN(len(spec)); local.shape[d]%fuzzAxisSize == 0 {
-				local.shape[d] /= fuzzAxisSize
-				spec[d] = append(spec[d], a)
-				local.vary |= axesOf([]string{a})
-			}
-		}
+		spec, local := g.split(s.env[i], set)
 		n.in, n.specs = append(n.in, i), append(n.specs, spec)
 		blk.params = append(blk.params, local)
 	}
