@@ -52,7 +52,7 @@ func TestCrashAfterEveryOperation(t *testing.T) {
 	total := clean.Count()
 	require.Greater(t, total, 100)
 
-	states, recovered, samples := 0, 0, 8
+	states, recovered, samples := 0, 0, 6
 	if long {
 		samples = 60
 	}
@@ -77,7 +77,7 @@ func TestCrashAfterEveryOperation(t *testing.T) {
 			}
 			states++
 			require.NoError(t, h.check(after, tensors), explain(after))
-			if k < 3 || long {
+			if k < 2 || long {
 				recovered += crashWhileTidying(t, h, after, m, tensors, rng, explain)
 			}
 			require.NoError(t, h.works(after, m, tensors), explain(after))
