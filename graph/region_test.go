@@ -93,6 +93,13 @@ func TestScan(t *testing.T) {
 			})
 			return c
 		}, normal(1, 3, 2)),
+		scanCase("dependence that takes several iterations", func(b *Builder, l loop, x []*Value) []*Value {
+			z := b.Zeros(T(F64, 2))
+			c, _ := l(b, 5, false, []*Value{z, z, z, x[0]}, nil, func(c, _ []*Value) (next, ys []*Value) {
+				return []*Value{Sin(c[1]), AddScalar(c[2], 1), Tanh(c[3]), Mul(c[3], c[3])}, nil
+			})
+			return c[:1]
+		}, normal(1, 2)),
 		scanCase("integers carried", func(b *Builder, l loop, x []*Value) []*Value {
 			c, ys := l(b, 4, false, []*Value{b.Int(S32, 0), x[0]}, nil, func(c, _ []*Value) (next, ys []*Value) {
 				r := Squeeze(DynamicSliceDim(x[1], 0, c[0], 1), 0)
