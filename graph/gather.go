@@ -200,8 +200,7 @@ func gatherVJP(a *adjoint, op *Op, cts []*Value) {
 	}
 	d := sumType(wider(cts[0].typ.DType, a.gradDType(x)))
 	starts := moveInside(a.val(op.operands[1]), at.dims, at.sizes, x.typ.Shape)
-	zero := a.b.Zeros(Type{d, x.typ.Shape})
-	sum := scatter(zero, starts, Convert(cts[0], d), CombineAdd, at.dims, at.indexOptions)
+	sum := scatterInto(Type{d, x.typ.Shape}, starts, Convert(cts[0], d), at.dims, at.indexOptions)
 	a.add(x, Convert(sum, a.gradDType(x)))
 }
 

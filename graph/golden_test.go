@@ -14,6 +14,8 @@ import (
 	"titan/dtype"
 	. "titan/graph"
 	"titan/internal/xlatest"
+	"titan/mesh"
+	"titan/sharding"
 )
 
 // goldenArray is an array as JAX gave it, little-endian.
@@ -76,6 +78,17 @@ func (c goldenCase) key(t testing.TB) Key {
 // 1 and the element.
 func runGolden(t *testing.T, op string, tolerance float64, f func(b *Builder, c goldenCase, x []*Value) []*Value) {
 	t.Helper()
+	runGoldenOn(t, nil, op, tolerance, f)
+}
+
+// runGoldenOn is runGolden with equal copies of everything on the devices of m.
+func runGoldenOn(t *testing.T, m *mesh.Mesh, op string, tolerance float64, f func(b *Builder, c goldenCase, x []*Value) []*Value) {
+	t.Helper()
+	var copies PortOption
+	devices := 1
+	if m != nil {
+		copies, devices = Sharded(sharding.P()), m.Size()
+	}
 	raw, err := os.ReadFile("testdata/indexing.json")
 	require.NoError(t, err)
 	var all, cases []goldenCase
@@ -87,20 +100,20 @@ func runGolden(t *testing.T, op string, tolerance float64, f func(b *Builder, c 
 	}
 	require.NotEmpty(t, cases)
 	var args []xlatest.Array
-	mod := trace(t, nil, func(b *Builder) {
+	mod := trace(t, m, func(b *Builder) {
 		xs := make([][]*Value, len(cases))
 		for i, c := range cases {
 			for _, g := range c.Inputs {
 				a := g.decode(t)
 				args = append(args, a)
-				xs[i] = append(xs[i], b.Input(c.Name, T(a.DType, a.Dims...)))
+				xs[i] = append(xs[i], b.Input(c.Name, T(a.DType, a.Dims...), copies))
 			}
 		}
 		for i, c := range cases {
 			outs := f(b, c, xs[i])
 			require.Len(t, outs, len(c.Outputs), c.Name)
 			for _, o := range outs {
-				b.Output(c.Name, o)
+				b.Output(c.Name, o, copies)
 			}
 			if c.Diff == nil {
 				continue
@@ -111,11 +124,11 @@ func runGolden(t *testing.T, op string, tolerance float64, f func(b *Builder, c 
 				wrt = append(wrt, xs[i][k])
 			}
 			for _, g := range VJP(outs[:1], []*Value{b.Const(T(ct.DType, ct.Dims...), ct.Data)}, wrt) {
-				b.Output(c.Name, g)
+				b.Output(c.Name, g, copies)
 			}
 		}
 	})
-	outs := xlatest.Run(t, xlatest.CPU(t), mod.StableHLO(), 1, [][]xlatest.Array{args})[0]
+	outs := xlatest.Run(t, xlatest.CPU(t), mod.StableHLO(), devices, xlatest.Same(devices, args...))[0]
 	for _, c := range cases {
 		want := append(append([]goldenArray(nil), c.Outputs...), c.Grads...)
 		got := outs[:len(want)]
@@ -154,13 +167,16 @@ func TestGatherLikeJAX(t *testing.T) {
 }
 
 func TestScatterLikeJAX(t *testing.T) {
-	runGolden(t, "scatter", 1e-14, func(_ *Builder, c goldenCase, x []*Value) []*Value {
-		var opts []IndexOption
-		if c.Unique {
-			opts = append(opts, UniqueIndices())
-		}
-		return []*Value{Scatter(x[0], x[1], x[2], combines[c.Kind], c.gatherDims(), opts...)}
-	})
+	// On several devices batching dimensions are spelt differently.
+	for _, m := range []*mesh.Mesh{nil, newMesh(t, axis("d", 2))} {
+		runGoldenOn(t, m, "scatter", 1e-14, func(_ *Builder, c goldenCase, x []*Value) []*Value {
+			var opts []IndexOption
+			if c.Unique {
+				opts = append(opts, UniqueIndices())
+			}
+			return []*Value{Scatter(x[0], x[1], x[2], combines[c.Kind], c.gatherDims(), opts...)}
+		})
+	}
 }
 
 func TestTakeLikeJAX(t *testing.T) {

@@ -29,9 +29,11 @@ func (c Combine) String() string {
 	return [...]string{"set", "add", "mul", "min", "max"}[c]
 }
 
+// scatterAttr: a scatter marked compare is printed as comparisons.
 type scatterAttr struct {
-	dims GatherDims
-	kind Combine
+	dims    GatherDims
+	kind    Combine
+	compare bool
 	indexOptions
 }
 
@@ -113,7 +115,7 @@ func Scatter(x, indices, updates *Value, kind Combine, dims GatherDims, opts ...
 }
 
 func scatter(x, indices, updates *Value, kind Combine, dims GatherDims, o indexOptions) *Value {
-	return x.b().emit1(opScatter, scatterAttr{dims, kind, o}, x, indices, updates)
+	return x.b().emit1(opScatter, scatterAttr{dims: dims, kind: kind, indexOptions: o}, x, indices, updates)
 }
 
 func scatterVJP(a *adjoint, op *Op, cts []*Value) {
@@ -147,9 +149,7 @@ func scatterVJP(a *adjoint, op *Op, cts []*Value) {
 		if a.wants(u) {
 			g := read(ct)
 			if !at.unique {
-				ids := updateIDs(a.b, u.typ)
-				kept := write(a.b.Zeros(Type{ids.typ.DType, x.typ.Shape}), ids, CombineSet)
-				g = Select(Equal(read(kept), ids), g, ZerosLike(g))
+				g = Select(keptUpdates(indices, at, sizes, x.typ, u.typ), g, ZerosLike(g))
 			}
 			a.add(u, g)
 		}
@@ -178,36 +178,73 @@ func scatterVJP(a *adjoint, op *Op, cts []*Value) {
 	}
 }
 
-// updateIDs numbers the elements of updates from 1. Scattered like the updates,
-// the numbers tell which was kept at every place: compilers settle two sets at
-// the same indices in the same way. (One scatter of both, which could not but
-// agree, aborts XLA's partitioner when the indices are sharded.)
-func updateIDs(b *Builder, updates Type) *Value {
-	d := U32
-	if updates.Elements() >= math.MaxUint32 {
-		d = U64
+// keptUpdates tells, for every element of updates, whether a set kept it. It
+// scatters the numbers of the updates in the same way and looks which are still
+// there: compilers settle two sets at the same indices alike. (One scatter of
+// both, which could not but agree, aborts XLA's partitioner when the indices are
+// sharded.) Windows that span whole dimensions are numbered as one.
+func keptUpdates(indices *Value, at scatterAttr, sizes []int, x, updates Type) *Value {
+	b := indices.b()
+	d, inX, inU := at.dims.narrow(sizes, x.Shape, updates.Rank())
+	ut := Type{U32, pick(updates.Shape, inU)}
+	if ut.Elements() >= math.MaxUint32 {
+		ut.DType = U64
 	}
-	n := b.Iota(T(d, updates.Elements()), 0)
-	return Reshape(Add(n, b.Int(d, 1)), updates.Shape...)
+	ids := Add(b.Iota(T(ut.DType, ut.Elements()), 0), b.Int(ut.DType, 1))
+	ids = Reshape(ids, ut.Shape...)
+	kept := scatter(b.Zeros(Type{ut.DType, pick(x.Shape, inX)}), indices, ids, CombineSet, d, at.indexOptions)
+	found := gatherInside(kept, indices, d, pick(sizes, inX), at.indexOptions)
+	return BroadcastInDim(Equal(found, ids), updates.Shape, inU)
 }
 
-func printScatter(p *printer, op *Op) {
-	at := op.attr.(scatterAttr)
-	p.assign(op)
-	p.write(`"stablehlo.scatter"(`)
-	p.operands(op.operands)
-	fmt.Fprintf(&p.sb, ") <{indices_are_sorted = %v, scatter_dimension_numbers = #stablehlo.scatter<", at.sorted)
-	p.indexDims(at.dims, [5]string{"update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims", "scatter_dims_to_operand_dims"})
-	fmt.Fprintf(&p.sb, ">, unique_indices = %v}> ({\n", at.unique)
-	p.indent++
-	t := T(op.results[0].typ.DType)
-	args := p.freshArgs([]Type{t, t})
-	out := args[1]
-	if at.kind != CombineSet {
-		out = p.stmt("stablehlo.%s %s, %s : %s", combineHLO[at.kind], args[0], args[1], t.mlir())
+// narrow leaves out the dimensions of the operand that the window spans whole
+// and that starts do not move along. It returns the remaining dimension numbers,
+// and which dimensions of the operand and of the result (of the given rank)
+// remain.
+func (d GatherDims) narrow(sizes, shape []int, rank int) (n GatherDims, operand, result []int) {
+	var whole, gone []int
+	for i, o := range d.window(len(shape)) {
+		if sizes[o] == shape[o] && !slices.Contains(d.StartIndexMap, o) {
+			whole, gone = append(whole, o), append(gone, d.OffsetDims[i])
+		}
 	}
-	p.ret("stablehlo.return", []string{out}, []Type{t})
-	p.indent--
-	p.line("}) : ")
-	p.signature(op)
+	operand, result = without(seq(0, len(shape)), whole...), without(seq(0, rank), gone...)
+	renumber := func(dims, kept []int) (out []int) {
+		for _, x := range dims {
+			out = append(out, slices.Index(kept, x))
+		}
+		return out
+	}
+	n = GatherDims{
+		OffsetDims:               renumber(without(d.OffsetDims, gone...), result),
+		CollapsedSliceDims:       renumber(d.CollapsedSliceDims, operand),
+		OperandBatchingDims:      renumber(d.OperandBatchingDims, operand),
+		StartIndicesBatchingDims: d.StartIndicesBatchingDims,
+		StartIndexMap:            renumber(d.StartIndexMap, operand),
+		IndexVectorDim:           d.IndexVectorDim,
+	}
+	return n, operand, result
+}
+
+// fewUpdates is how many updates along a dimension are worth comparing every
+// place with the index of each.
+const fewUpdates = 8
+
+// scatterInto adds updates up into zeros of type t. A few updates for each row
+// (the label of a token, its experts) are marked to be spelt as comparisons:
+// those fuse with what uses them and can be split over devices in any way, while
+// a scatter goes through its updates one by one.
+func scatterInto(t Type, indices, updates *Value, d GatherDims, o indexOptions) *Value {
+	at := scatterAttr{dims: d, kind: CombineAdd, indexOptions: o}
+	if len(d.StartIndexMap) == 1 {
+		dim, it := d.StartIndexMap[0], indices.typ
+		at.compare = d.equal(alongDims(t.Rank(), dim)) && it.Rank() == t.Rank()+1 && it.Shape[dim] <= fewUpdates &&
+			indexType(it.DType, t.Shape[dim]) == it.DType
+	}
+	return indices.b().emit1(opScatter, at, indices.b().Zeros(t), indices, updates)
+}
+
+func (d GatherDims) equal(o GatherDims) bool {
+	return d.IndexVectorDim == o.IndexVectorDim && slices.Equal(d.OffsetDims, o.OffsetDims) && slices.Equal(d.CollapsedSliceDims, o.CollapsedSliceDims) &&
+		slices.Equal(d.OperandBatchingDims, o.OperandBatchingDims) && slices.Equal(d.StartIndicesBatchingDims, o.StartIndicesBatchingDims) && slices.Equal(d.StartIndexMap, o.StartIndexMap)
 }

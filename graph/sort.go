@@ -47,12 +47,19 @@ func init() {
 			if !at.perm {
 				a.missing(op)
 			}
-			from := a.val(op.results[len(op.results)-1])
+			// Sorted by where they came from, the cotangents are back in place.
+			var back, to []*Value
 			for i, ct := range cts {
 				if ct != nil && a.wants(op.operands[i]) {
-					back := scatterAlong("sort", ZerosLike(ct), from, ct, at.dim, CombineAdd, []IndexOption{UniqueIndices()})
-					a.add(op.operands[i], back)
+					back, to = append(back, ct), append(to, op.operands[i])
 				}
+			}
+			if to == nil {
+				return
+			}
+			from := a.val(op.results[len(op.results)-1])
+			for i, g := range SortBy(from, at.dim, back, Unstable())[1:] {
+				a.add(to[i], g)
 			}
 		},
 		print: printSort,
@@ -125,8 +132,8 @@ func TopK(x *Value, k int) (values, indices *Value) {
 		v, i := SliceDim(sorted[0], -1, 0, k), SliceDim(sorted[1], -1, 0, k)
 		return []*Value{v, i}, []*Value{i}
 	}, func(residuals, cts []*Value) []*Value {
-		zero := b.Zeros(Type{cts[0].typ.DType, x.typ.Shape})
-		return []*Value{ScatterAdd(zero, residuals[0], cts[0], -1, UniqueIndices())}
+		t := Type{cts[0].typ.DType, x.typ.Shape}
+		return []*Value{scatterInto(t, ExpandDims(residuals[0], -1), cts[0], alongDims(t.Rank(), t.Rank()-1), indexOptions{unique: true})}
 	})
 	return out[0], out[1]
 }
