@@ -214,6 +214,9 @@ func AllToAll(x *Value, split, concat int, axes ...string) *Value {
 // pair; a device that nothing is sent to gets zeros.
 func Permute(x *Value, pairs [][2]int, axes ...string) *Value {
 	x, at := collective("collective_permute", x, axes)
+	if d := x.b().top().diverge; d != 0 { // it has no groups of devices that could go by themselves
+		x.b().failAt(x.b().position(1), "collective_permute", []*Value{x}, "along %s devices may take different branches, or different numbers of iterations, here; a permutation needs every device of the mesh, so those that arrive would wait forever", quoted(x.b().m.axisNames(d)))
+	}
 	from, to := map[int]bool{}, map[int]bool{}
 	for _, p := range pairs {
 		if min(p[0], p[1]) < 0 || max(p[0], p[1]) >= at.n || from[p[0]] || to[p[1]] {

@@ -134,6 +134,11 @@ func (b *Builder) Switch(index *Value, branches ...func() []*Value) []*Value {
 
 // Cond runs yes where the boolean scalar pred holds, no otherwise. Both must
 // return the same types.
+//
+// In a manual region devices may disagree about pred. Then no collective along
+// the axes they disagree along can stand in a branch. Axes left to the compiler
+// are no better off: what it inserts to move data between devices, it may
+// insert in a branch, where devices would wait for each other forever.
 func (b *Builder) Cond(pred *Value, yes, no func() []*Value) []*Value {
 	if pred == nil || !pred.typ.Equal(T(Bool)) {
 		b.failAt(b.position(1), "cond", []*Value{pred}, "the predicate must be a bool scalar")
