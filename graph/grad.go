@@ -148,6 +148,9 @@ func VJP(outs, cotangents, wrt []*Value) []*Value {
 		if !sameShape(ct.typ, o.typ) {
 			b.failAt(b.position(1), "vjp", []*Value{o, ct}, "the cotangent's shape differs from the output's")
 		}
+		if extra := ct.vary &^ o.vary; extra != 0 {
+			b.failAt(b.position(1), "vjp", []*Value{o, ct}, "the cotangent differs from device to device over %s, where the output is the same; reduce it (AllReduce)", quoted(b.m.axisNames(extra)))
+		}
 		if !a.active[o] {
 			continue
 		}
