@@ -96,7 +96,11 @@ func TestCheckpoint(t *testing.T) {
 		first := checked{name: name, in: []array{x, w}, f: plainly}
 		second := checked{name: name + ", gradient of gradient", in: []array{x, w}, tol: 1e-5,
 			f: func(b *Builder, x []*Value) []*Value { return Grad(sumOf(plainly(b, x)), x...) }}
-		for _, p := range policies {
+		some := policies[:2]
+		if name == "once" || name == "in a loop" || name == "around a loop of checkpoints" {
+			some = policies
+		}
+		for _, p := range some {
 			kept := func(b *Builder, x []*Value) []*Value { return f(b, with(p), x) }
 			first.same = append(first.same, kept)
 			second.same = append(second.same, func(b *Builder, x []*Value) []*Value { return Grad(sumOf(kept(b, x)), x...) })

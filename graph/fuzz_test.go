@@ -33,7 +33,7 @@ func TestFuzz(t *testing.T) {
 		require.NoError(t, fuzzOne(t, m, p))
 		return
 	}
-	programs, batch := 240, 20
+	programs, batch := 200, 20
 	if os.Getenv("TITAN_LONG") != "" {
 		programs = 4000
 	}
@@ -42,6 +42,9 @@ func TestFuzz(t *testing.T) {
 	}
 	start := time.Now()
 	for first := 0; first < programs; first += batch {
+		if os.Getenv("TITAN_LONG") != "" {
+			t.Logf("programs from %d", first) // a crash of the plugin says nothing else
+		}
 		var ps []*fprogram
 		for k := range batch {
 			seed := uint64(first + k)

@@ -21,7 +21,9 @@ func (g *gen) region(s *scope) *fnode {
 		n.blocks[0].yields = g.last(in, 2)
 		n.outs = in.types(n.blocks[0].yields)
 	case "cond":
-		g.cond(s, n)
+		if !g.cond(s, n) {
+			return nil
+		}
 	case "grad":
 		g.gradient(s, n)
 	case "shard_map":
@@ -84,9 +86,14 @@ func (g *gen) scan(s *scope, n *fnode) {
 	n.blocks = []*fblock{blk}
 }
 
-// cond: the operand's sum decides.
-func (g *gen) cond(s *scope, n *fnode) {
-	n.in = []int{g.pick(s, nil)}
+// cond: the operand's sum decides. While axes are left to the compiler devices
+// must agree, for it may insert communication in a branch.
+func (g *gen) cond(s *scope, n *fnode) bool {
+	x := g.pick(s, func(t ftype) bool { return t.vary == 0 || s.manual == 1<<len(fuzzAxes)-1 })
+	if x < 0 {
+		return false
+	}
+	n.in = []int{x}
 	vary := s.env[n.in[0]].vary
 	var results [2][]ftype
 	for k := range 2 {
@@ -116,6 +123,7 @@ func (g *gen) cond(s *scope, n *fnode) {
 	for i, t := range results[0] {
 		n.outs = append(n.outs, ftype{t.shape, t.vary | results[1][i].vary | vary})
 	}
+	return true
 }
 
 // gradient: the results are the gradients of the body's summed results with

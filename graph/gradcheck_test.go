@@ -31,6 +31,8 @@ type checked struct {
 	// same are other formulations, which must have the same values and gradients
 	// to rounding.
 	same []form
+	// onlyValues spares the gradients of same.
+	onlyValues bool
 	// tol is the relative tolerance of gradients, 1e-6 unless given, and of
 	// values, a thousandth of that.
 	tol float64
@@ -173,10 +175,10 @@ func (c *caseRun) record(b *Builder, s *session, xs []*Value) {
 		loss = Add(loss, Sum(Mul(Convert(o, F64), Convert(cts[i], F64))))
 	}
 	c.loss = s.output(b, c.name, loss)
-	c.form.record(b, c, s, xs, outs, cts)
+	c.form.record(b, c, s, xs, outs, cts, false)
 	for _, f := range c.same {
 		o := &formulation{}
-		o.record(b, c, s, xs, f(b, xs), cts)
+		o.record(b, c, s, xs, f(b, xs), cts, c.onlyValues)
 		c.others = append(c.others, o)
 	}
 }
@@ -195,7 +197,7 @@ func (s *session) output(b *Builder, name string, v *Value) int {
 	return s.outputs - 1
 }
 
-func (f *formulation) record(b *Builder, c *caseRun, s *session, xs, outs, cts []*Value) {
+func (f *formulation) record(b *Builder, c *caseRun, s *session, xs, outs, cts []*Value, onlyValues bool) {
 	for _, o := range outs {
 		f.values = append(f.values, s.output(b, c.name, o))
 	}
@@ -207,7 +209,7 @@ func (f *formulation) record(b *Builder, c *caseRun, s *session, xs, outs, cts [
 			wrt, at = append(wrt, x), append(at, i)
 		}
 	}
-	if len(wrt) == 0 || !slices.ContainsFunc(cts, func(ct *Value) bool { return ct != nil }) {
+	if onlyValues || len(wrt) == 0 || !slices.ContainsFunc(cts, func(ct *Value) bool { return ct != nil }) {
 		return
 	}
 	for i, g := range VJP(outs, cts, wrt) {

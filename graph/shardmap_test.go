@@ -329,6 +329,12 @@ func TestShardMapMistakes(t *testing.T) {
 			return b.Cond(Equal(b.AxisIndex("a"), b.Int(S32, 0)), func() []*Value { return []*Value{AllReduce(x, "b")} }, // fine: b's devices go together
 				func() []*Value { return []*Value{AllReduce(x, "a")} })[0]
 		}),
+		"needs every device of the mesh": region(onA, onA, func(b *Builder, x *Value) *Value {
+			return b.Cond(Equal(b.AxisIndex("a"), b.Int(S32, 0)), func() []*Value { return []*Value{Shift(x, 1, "b")} }, func() []*Value { return []*Value{x} })[0]
+		}),
+		"the cotangent differs from device to device": region(onA, onA, func(b *Builder, x *Value) *Value {
+			return VJP([]*Value{AllReduce(x, "a")}, []*Value{x}, []*Value{x})[0]
+		}),
 		"different numbers of iterations": region(onA, onA, func(b *Builder, x *Value) *Value {
 			return b.While([]*Value{x}, func(c []*Value) *Value { return Less(Sum(c[0]), b.Scalar(F64, 9)) },
 				func(c []*Value) []*Value { return []*Value{Shift(c[0], 1, "a")} })[0]
