@@ -232,3 +232,49 @@ func TestIndexingGradOfGrad(t *testing.T) {
 	}
 	checkAll(t, nil, []checked{{name: "second derivative", in: []array{normal(1, 4, 3), s32([]int{3}, 1, 3, 1), normal(2, 3, 3)}, f: f, tol: 1e-5}})
 }
+
+// Every element type works, with the same result for numbers that all of them
+// hold.
+func TestIndexingTypes(t *testing.T) {
+	x := arr(T(F64, 2, 5), 3, 1, 0, 1, 3, 2, 2, 3, 0, 1)
+	u := arr(T(F64, 3, 5), 1, 0, 3, 2, 1, 5, 4, 0, 1, 1, 0, 2, 2, 1, 6)
+	program := func(d DType) *Module {
+		return trace(t, nil, func(b *Builder) {
+			xv := Convert(b.Const(x.Type, x.encode(F64)), d)
+			uv := Convert(b.Const(u.Type, u.encode(F64)), d)
+			ids := b.ConstS32([]int{3}, []int32{1, 0, 7})
+			out := func(v *Value) { b.Output("v", Convert(v, F64)) }
+			out(Take(xv, ids, 0))
+			out(IndexUpdate(xv, ids, uv, 0))
+			out(Sort(xv, 1))
+			out(Sort(xv, 0, Descending()))
+			out(Argsort(xv, 1))
+			v, i := TopK(xv, 3)
+			out(v)
+			out(i)
+			out(ArgMax(xv, 1))
+			out(ArgMin(xv, 0))
+			if d != Bool {
+				out(IndexAdd(xv, ids, uv, 0))
+				out(Cumsum(xv, 1))
+				out(Cumsum(xv, 0, FromEnd(), Exclusive()))
+			}
+		})
+	}
+	want := run(t, program(F64))
+	for _, d := range []DType{S8, S16, S32, S64, U8, U16, U32, U64, F8E4M3, F8E5M2, F16, BF16, F32} {
+		for k, got := range run(t, program(d)) {
+			requireClose(t, want[k], got, 0, "%v: result %d", d, k)
+		}
+	}
+	for i := range x.data {
+		x.data[i] = float64(int(x.data[i]) % 2)
+	}
+	for i := range u.data {
+		u.data[i] = float64(int(u.data[i]) % 2)
+	}
+	want = run(t, program(F64))
+	for k, got := range run(t, program(Bool)) {
+		requireClose(t, want[k], got, 0, "bool: result %d", k)
+	}
+}

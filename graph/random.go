@@ -101,7 +101,9 @@ func (b *Builder) counters(shape []int, opts []RandomOption) (hi, lo *Value) {
 			}
 			at = Add(at, Convert(s, d))
 		}
-		at = Mul(at, b.Int(d, int64(stride)))
+		if stride > 1 {
+			at = Mul(at, b.Int(d, int64(stride)))
+		}
 		if index == nil {
 			index = at
 		} else {
