@@ -31,7 +31,8 @@ func CustomVJP(args []*Value, forward func(args []*Value) (outs, residuals []*Va
 	blk := &Block{module: b.m}
 	op := &Op{kind: opCustomVJP, blocks: []*Block{blk}, block: b.top().block, pos: b.position(1)}
 	for _, x := range args {
-		op.operands = append(op.operands, b.use("custom_vjp", x))
+		x = b.use("custom_vjp", x)
+		op.operands = append(op.operands, x)
 		a := blk.addArg(x.typ)
 		a.vary, a.gradType = x.vary, x.gradType
 	}

@@ -18,8 +18,8 @@ import (
 // gradients must be those of the same program without regions, and gradients
 // those of finite differences.
 //
-// TITAN_LONG=1 runs thousands, TITAN_FUZZ_PROGRAMS=n that many;
-// TITAN_FUZZ_SEED=n[,budget] runs one.
+// TITAN_LONG=1 runs thousands, TITAN_FUZZ_PROGRAMS=n that many,
+// TITAN_FUZZ_FROM=n starts at another seed;// TITAN_FUZZ_SEED=n[,budget] runs one.
 func TestFuzz(t *testing.T) {
 	m := newMesh(t, axis(fuzzAxes[0], fuzzAxisSize), axis(fuzzAxes[1], fuzzAxisSize))
 	if s := os.Getenv("TITAN_FUZZ_SEED"); s != "" {
@@ -40,8 +40,9 @@ func TestFuzz(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("TITAN_FUZZ_PROGRAMS")); err == nil {
 		programs = n
 	}
+	from, _ := strconv.Atoi(os.Getenv("TITAN_FUZZ_FROM"))
 	start := time.Now()
-	for first := 0; first < programs; first += batch {
+	for first := from; first < from+programs; first += batch {
 		if os.Getenv("TITAN_LONG") != "" {
 			t.Logf("programs from %d", first) // a crash of the plugin says nothing else
 		}

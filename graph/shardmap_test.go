@@ -289,6 +289,13 @@ func regionCases(na int, x, w array) []checked {
 					return []*Value{Einsum("ac,bc->ab", ct[0], r[1]), Einsum("ab,ac->bc", r[0], ct[0])}
 				})[0]
 		}), same: []form{global(matmul)}},
+		{name: "a derivative of its own in different branches", in: []array{x, w}, f: manual(specs{onA, rep}, onA, func(b *Builder, x []*Value) *Value {
+			return b.Cond(Equal(b.AxisIndex("a"), b.Int(S32, 0)), func() []*Value { return []*Value{MatMul(x[0], ownSine(x[1]))} }, func() []*Value { return x[:1] })[0]
+		}), same: []form{global(func(_ *Builder, x []*Value) *Value {
+			parts := Split(x[0], 0, na)
+			parts[0] = MatMul(parts[0], Sin(x[1]))
+			return Concat(0, parts...)
+		})}},
 		{name: "gradient inside", in: []array{x, w}, f: manual(specs{onA, rep}, rep, func(_ *Builder, x []*Value) *Value {
 			return Grad(AllReduce(Sum(Tanh(MatMul(x[0], x[1]))), "a"), x[1])[0]
 		}), same: []form{global(func(_ *Builder, x []*Value) *Value { return Grad(Sum(Tanh(MatMul(x[0], x[1]))), x[1])[0] })}, tol: 1e-5},
