@@ -19,7 +19,8 @@ import (
 // those of finite differences.
 //
 // TITAN_LONG=1 runs thousands, TITAN_FUZZ_PROGRAMS=n that many,
-// TITAN_FUZZ_FROM=n starts at another seed;// TITAN_FUZZ_SEED=n[,budget] runs one.
+// TITAN_FUZZ_FROM=n starts at another seed;
+// TITAN_FUZZ_SEED=n[,budget] runs one.
 func TestFuzz(t *testing.T) {
 	m := newMesh(t, axis(fuzzAxes[0], fuzzAxisSize), axis(fuzzAxes[1], fuzzAxisSize))
 	if s := os.Getenv("TITAN_FUZZ_SEED"); s != "" {
