@@ -3,6 +3,9 @@ package graph
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	"titan/dtype"
 )
 
 func init() {
@@ -30,10 +33,10 @@ func init() {
 		},
 		wideCT: true, form: true,
 		print: func(p *printer, op *Op) {
+			starts := p.starts(op.operands[1:], op.operands[0].typ.Shape, op.attr.([]int))
 			p.assign(op)
 			p.write("stablehlo.dynamic_slice ")
-			p.operands(op.operands)
-			p.write(", sizes = ")
+			p.write(strings.Join(append(p.namesOf(op.operands[:1]), starts...), ", ") + ", sizes = ")
 			p.ints(op.attr.([]int))
 			p.write(" : ")
 			p.signature(op)
@@ -67,8 +70,47 @@ func init() {
 			}
 		},
 		wideCT: true,
-		print:  printPlain("dynamic_update_slice"),
+		print: func(p *printer, op *Op) {
+			starts := p.starts(op.operands[2:], op.operands[0].typ.Shape, op.operands[1].typ.Shape)
+			p.assign(op)
+			p.write("stablehlo.dynamic_update_slice ")
+			p.write(strings.Join(append(p.namesOf(op.operands[:2]), starts...), ", ") + " : ")
+			p.signature(op)
+		},
 	})
+}
+
+// starts lists the start indices of a slice of the given sizes. Those that could
+// lie outside are moved inside by an op of their own where there are several
+// devices: XLA's partitioner forgets to where the dimension is split (seen in
+// XLA of jaxlib 0.10.2 and 0.11.2: elements repeated, updates lost).
+func (p *printer) starts(starts []*Value, shape, sizes []int) []string {
+	names := p.namesOf(starts)
+	for i, s := range starts {
+		if p.m.mesh == nil || p.m.mesh.Size() == 1 {
+			break
+		}
+		last := shape[i] - sizes[i]
+		if bits := 8*s.typ.DType.Size() - btoi(s.typ.DType.IsSigned()); bits < 62 {
+			last = min(last, 1<<bits-1)
+		}
+		if s.op != nil && s.op.kind == opConst {
+			if x := dtype.Float(s.typ.DType, s.op.attr.(constAttr).data, 0); x >= 0 && x <= float64(last) {
+				continue
+			}
+		}
+		t := s.typ.mlir()
+		low, high := p.stmt("stablehlo.constant dense<0> : %s", t), p.stmt("stablehlo.constant dense<%d> : %s", last, t)
+		names[i] = p.stmt("stablehlo.clamp %s, %s, %s : %s", low, names[i], high, t)
+	}
+	return names
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 func (a *adjoint) vals(vs []*Value) []*Value {
