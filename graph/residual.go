@@ -41,7 +41,7 @@ func newResidual(outer *adjoint, op *Op, body *Block, active map[*Value]bool, br
 // recomputable: depends on nothing that changes, and costs no more than
 // elementwise work on what it reads.
 func (r *residual) recomputable(op *Op) bool {
-	if len(op.blocks) > 0 || defs[op.kind].effect || op.kind == opDot || op.kind == opSort || isCollective(op.kind) {
+	if len(op.blocks) > 0 || defs[op.kind].effect || op.kind == opDot || op.kind == opSort || op.kind == opCustomCall || isCollective(op.kind) {
 		return false
 	}
 	for _, o := range op.operands {
