@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -210,6 +211,28 @@ func TestScanPruned(t *testing.T) {
 		}).StableHLO()
 	}
 	require.Equal(t, len(text(false)), len(text(true)))
+}
+
+// What costs much is not computed again in the backward loop, even if it depends
+// on constants alone; what costs little is, instead of being kept for each row.
+func TestScanRecomputes(t *testing.T) {
+	count := func(op string, f func(b *Builder, w *Value) *Value) int {
+		return strings.Count(trace(t, nil, func(b *Builder) {
+			x, w := b.Input("x", T(F64, 2)), b.Input("w", T(F64, 2, 2))
+			c, _ := b.Scan([]*Value{x}, nil, func(c, _ []*Value) (next, ys []*Value) {
+				return []*Value{Sin(Mul(c[0], Sum(f(b, w), 0)))}, nil
+			}, Iterations(3))
+			for _, g := range append(Grad(Sum(c[0]), x), c[0]) {
+				b.Output("g", g)
+			}
+		}).StableHLO(), op)
+	}
+	require.Equal(t, 2, count("tanh", func(_ *Builder, w *Value) *Value { return Tanh(w) }))
+	require.Equal(t, 1, count("dot_general", func(_ *Builder, w *Value) *Value { return MatMul(w, w) }))
+	require.Equal(t, 1, count("sort", func(_ *Builder, w *Value) *Value { return Sort(w, 0) }))
+	require.Equal(t, 1, count("custom_call", func(b *Builder, w *Value) *Value {
+		return b.CustomCall(CustomCallSpec{Target: "costly", Results: []Type{w.Type()}}, w)[0]
+	}))
 }
 
 func TestCond(t *testing.T) {
