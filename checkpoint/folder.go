@@ -48,13 +48,34 @@ type Listed struct {
 
 // List returns the checkpoints by ascending step, those that cannot be used with
 // their fault. It reads manifests and sizes, not the data: see Verify.
+//
+// A run that writes here moves things while they are looked at, one at a time:
+// a single pass may see the new checkpoint before its commit and the old one
+// after its removal. So passes are repeated until they agree, once more where
+// something is missing or half-done.
 func (f *Folder) List() ([]Listed, error) {
-	for range 10 {
+	var last string
+	agreed := 0
+	for range 50 {
 		list, err := f.list()
-		if !errors.Is(err, errVanished) {
-			return list, err
+		if errors.Is(err, errVanished) {
+			last, agreed = "", 0
+			continue
 		}
-		// A run that writes here has just moved something: look again.
+		if err != nil {
+			return nil, err
+		}
+		seen, whole := "", len(list) > 0
+		for _, l := range list {
+			seen += fmt.Sprintln(l.dir, l.generation, l.Status, l.Err)
+			whole = whole && l.Status == Complete
+		}
+		if agreed++; seen != last {
+			last, agreed = seen, 1
+		}
+		if agreed == 3 || whole && agreed == 2 {
+			return list, nil
+		}
 	}
 	return nil, fmt.Errorf("checkpoint: %s changes faster than it can be listed", f.fs.Path("."))
 }

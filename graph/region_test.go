@@ -94,6 +94,13 @@ func TestScan(t *testing.T) {
 			})
 			return c
 		}, normal(1, 3, 2)),
+		scanCase("carries that depend on the parameter only through the loop", func(b *Builder, l loop, x []*Value) []*Value {
+			z := b.Zeros(T(F64, 2))
+			c, _ := l(b, 4, false, []*Value{z, z}, x[1:], func(c, r []*Value) (next, ys []*Value) {
+				return []*Value{c[1], Add(Mul(x[0], c[1]), r[0])}, nil
+			})
+			return c[:1]
+		}, normal(1, 2), normal(2, 4, 2)),
 		scanCase("dependence that takes several iterations", func(b *Builder, l loop, x []*Value) []*Value {
 			z := b.Zeros(T(F64, 2))
 			c, _ := l(b, 5, false, []*Value{z, z, z, x[0]}, nil, func(c, _ []*Value) (next, ys []*Value) {

@@ -53,18 +53,8 @@ var tpu = sync.OnceValues(func() (*pjrt.Plugin, error) {
 		return nil, err
 	}
 	quiet()
-	return pjrt.OpenWith(path, pjrt.OpenOptions{Env: TPUEnv})
+	return pjrt.OpenWith(path, pjrt.OpenOptions{Env: plugins.CompileOnlyEnv("tpu")})
 })
-
-// TPUEnv lets libtpu compile on a machine without a TPU: it must not ask the
-// cloud's metadata server, and may be loaded by several processes at once.
-var TPUEnv = map[string]string{
-	"TPU_SKIP_MDS_QUERY":         "1",
-	"ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-	"TPU_ACCELERATOR_TYPE":       "v5litepod-8",
-	"TPU_WORKER_HOSTNAMES":       "localhost",
-	"TPU_WORKER_ID":              "0",
-}
 
 // TPU returns the TPU plugin, to compile for topologies. The test is skipped
 // where it is not installed.
