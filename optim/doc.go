@@ -1,0 +1,2 @@
+// Package optim updates parameters from gradients.
+package optim
