@@ -17,3 +17,13 @@ func (e *Error) Error() string { return e.Key + ": " + e.Msg }
 func Errorf(key, format string, args ...any) error {
 	return &Error{key, fmt.Sprintf(format, args...)}
 }
+
+// Index returns the key of an array's element, "data.sources[1]", or with more
+// names of a key in it: "data.sources[1].path".
+func Index(array string, i int, names ...string) string {
+	key := fmt.Sprintf("%s[%d]", array, i)
+	for _, n := range names {
+		key += "." + n
+	}
+	return key
+}
