@@ -17,10 +17,8 @@ import (
 
 // Options say what to learn. Inputs, VocabSize and Output are required.
 type Options struct {
-	Inputs  []string      // files, directories, globs
-	Format  source.Format // "" tells by the file's name
-	Field   string        // of JSONL and Parquet; "" is "text"
-	Include []string      // patterns for the files of directories
+	Inputs []string // files, directories, globs
+	Source source.Options
 
 	Style        tokenizer.Style // "" is Llama3
 	VocabSize    int             // with the special tokens; at least 256 more than those
@@ -31,9 +29,11 @@ type Options struct {
 	Special  []string
 	BOS, EOS string
 
-	// MaxBytes ends reading after the first chunk (about 1 MiB) with which so
-	// much text has been read; 0 reads all.
-	MaxBytes int64
+	// SampleBytes learns from about so many bytes of the inputs (as they are on
+	// disk) instead of all: every document is taken with the same probability,
+	// decided by its text and Seed.
+	SampleBytes int64
+	Seed        uint64
 
 	Output    string // directory for tokenizer.json and tokenizer_config.json
 	Overwrite bool
@@ -52,16 +52,15 @@ type Progress struct {
 type Result struct {
 	VocabSize  int   // with special tokens; less than asked for if pairs ran out
 	Merges     int   // can exceed the learnt tokens: two pairs may spell one
-	Documents  int64 // read
-	TextBytes  int64
+	Documents  int64 // learnt from
+	TextBytes  int64 // in those
+	AllBytes   int64 // of text in the inputs
 	Skipped    int64 // bad records
 	Pretokens  int64 // different ones
 	SHA256     string
 	Exhausted  bool // no pair occurred often enough any more
 	OutputFile string
 }
-
-var errEnough = errors.New("enough text")
 
 // Run learns a tokenizer and writes it; on an error nothing is left.
 func Run(ctx context.Context, o Options) (*Result, error) {
@@ -89,18 +88,20 @@ func run(ctx context.Context, o *Options) (*Result, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	src := source.Options{Format: o.Format, Field: o.Field, Include: o.Include}
-	files, err := source.Find(o.Inputs, src)
+	files, err := source.Find(o.Inputs, o.Source)
 	if err != nil {
 		return nil, err
 	}
 	res := &Result{OutputFile: filepath.Join(o.Output, "tokenizer.json")}
-	counts, err := read(ctx, o, files, src, split, res)
+	counts, err := read(ctx, o, files, split, res)
 	if err != nil {
 		return nil, err
 	}
-	if len(counts) == 0 {
+	switch {
+	case res.AllBytes == 0:
 		return nil, errors.New("the inputs have no text")
+	case len(counts) == 0:
+		return nil, fmt.Errorf("a sample of %d bytes took no document; take a larger one", o.SampleBytes)
 	}
 	res.Pretokens = int64(len(counts))
 	size := o.VocabSize - len(o.Special)
@@ -130,6 +131,9 @@ func (o *Options) check() error {
 	if least := 256 + len(o.Special); o.VocabSize < least {
 		return fmt.Errorf("vocabulary of %d is too small: 256 bytes and %d special tokens make %d", o.VocabSize, len(o.Special), least)
 	}
+	if o.SampleBytes < 0 {
+		return fmt.Errorf("a sample of %d bytes is impossible", o.SampleBytes)
+	}
 	if o.VocabSize > 1<<24 {
 		return fmt.Errorf("vocabulary of %d is too large; the limit is %d", o.VocabSize, 1<<24)
 	}
@@ -147,7 +151,7 @@ func (o *Options) check() error {
 	}
 	_, err := os.Stat(filepath.Join(o.Output, "tokenizer.json"))
 	if err == nil && !o.Overwrite {
-		return fmt.Errorf("%s has a tokenizer.json already; choose another directory, or allow it to be overwritten", o.Output)
+		return fmt.Errorf("%s has a tokenizer.json already; choose another directory, or allow it to be overwritten (--overwrite)", o.Output)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -156,19 +160,28 @@ func (o *Options) check() error {
 }
 
 // read counts the pre-tokens of all documents.
-func read(ctx context.Context, o *Options, files []source.File, src source.Options, split func(string, func(string)), res *Result) (map[string]int64, error) {
+func read(ctx context.Context, o *Options, files []source.File, split func(string, func(string)), res *Result) (map[string]int64, error) {
 	type part struct {
-		counts                          map[string]int64
-		bytes, text, documents, skipped int64
+		counts                               map[string]int64
+		bytes, text, all, documents, skipped int64
 	}
 	var p Progress
 	for _, f := range files {
 		p.TotalBytes += f.Size
 	}
+	share := 1.0
+	if o.SampleBytes > 0 && p.TotalBytes > 0 {
+		share = float64(o.SampleBytes) / float64(p.TotalBytes)
+	}
 	total := map[string]int64{}
-	err := source.Process(ctx, files, src, o.Workers, func(_ int, c *source.Chunk) (*part, error) {
+	err := source.Process(ctx, files, o.Source, o.Workers, func(_ int, c *source.Chunk) (*part, error) {
 		out := &part{counts: map[string]int64{}, bytes: c.Bytes}
 		err := c.Documents(func(text []byte) error {
+			out.all += int64(len(text))
+			// Apart from the picks of `titan data prepare`, which take the seed as it is.
+			if share < 1 && source.Share(text, ^o.Seed) >= share {
+				return nil
+			}
 			out.documents++
 			out.text += int64(len(text))
 			if len(text) > 0 {
@@ -177,7 +190,7 @@ func read(ctx context.Context, o *Options, files []source.File, src source.Optio
 			return nil
 		}, func(bad *source.BadRecord) error {
 			if !o.SkipBad {
-				return fmt.Errorf("%w; mend it, or have bad records skipped and counted", bad)
+				return fmt.Errorf("%w; mend it, or have bad records skipped and counted (--skip-bad)", bad)
 			}
 			out.skipped++
 			return nil
@@ -189,18 +202,13 @@ func read(ctx context.Context, o *Options, files []source.File, src source.Optio
 		}
 		res.Documents += c.documents
 		res.TextBytes += c.text
+		res.AllBytes += c.all
 		res.Skipped += c.skipped
 		p.Bytes += c.bytes
 		o.Progress(p)
-		if o.MaxBytes > 0 && res.TextBytes >= o.MaxBytes {
-			return errEnough
-		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return nil, err
-	}
-	return total, nil
+	return total, err
 }
 
 // write puts both files into the output directory, each whole or not at all,

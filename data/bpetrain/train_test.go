@@ -145,20 +145,40 @@ func TestDeterministic(t *testing.T) {
 	require.Len(t, names, 2)
 }
 
-func TestMaxBytesAndExhaustion(t *testing.T) {
+func TestSampleAndExhaustion(t *testing.T) {
 	dir := t.TempDir()
 	corpus(t, filepath.Join(dir, "in"))
-	o := Options{Inputs: []string{filepath.Join(dir, "in")}, VocabSize: 50000, Output: filepath.Join(dir, "out")}
+	o := Options{Inputs: []string{filepath.Join(dir, "in")}, VocabSize: 50000, Output: filepath.Join(dir, "out"), Overwrite: true}
 	res, err := Run(t.Context(), o)
 	require.NoError(t, err)
 	require.True(t, res.Exhausted)
 	require.Less(t, res.VocabSize, 50000)
+	require.Equal(t, res.AllBytes, res.TextBytes)
 	all := res.TextBytes
-	o.Overwrite, o.MaxBytes, o.VocabSize = true, 1000, 300
+
+	// A sample is near its size, the same whatever the workers, another by seed.
+	o.SampleBytes, o.VocabSize = all/3, 300
+	sums := map[string]bool{}
+	for _, workers := range []int{1, 4} {
+		o.Workers = workers
+		res, err = Run(t.Context(), o)
+		require.NoError(t, err)
+		require.False(t, res.Exhausted)
+		require.Equal(t, all, res.AllBytes)
+		require.InEpsilon(t, all/3, res.TextBytes, 0.4)
+		require.Less(t, res.Documents, int64(60))
+		sums[res.SHA256] = true
+	}
+	require.Len(t, sums, 1)
+	o.Seed++
 	res, err = Run(t.Context(), o)
 	require.NoError(t, err)
-	require.False(t, res.Exhausted)
-	require.True(t, res.TextBytes >= 1000 && res.TextBytes <= all)
+	sums[res.SHA256] = true
+	require.Len(t, sums, 2)
+
+	o.SampleBytes = 1
+	_, err = Run(t.Context(), o)
+	require.ErrorContains(t, err, "took no document")
 }
 
 func TestErrors(t *testing.T) {

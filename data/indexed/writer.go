@@ -57,7 +57,7 @@ func Create(prefix string, dtype DType, overwrite bool) (*Writer, error) {
 	_, err := os.Stat(prefix + ".idx")
 	switch {
 	case err == nil && !overwrite:
-		return fail(errors.New("it exists already; choose another name, or allow it to be overwritten"))
+		return fail(errors.New("it exists already; choose another name, or allow it to be overwritten (--overwrite)"))
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fail(err)
 	}

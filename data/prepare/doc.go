@@ -3,7 +3,7 @@
 //
 //	res, err := prepare.Run(ctx, prepare.Options{
 //		Inputs:    []string{"corpus/"},
-//		Include:   []string{"*.go"},
+//		Source:    source.Options{Include: []string{"*.go"}},
 //		Tokenizer: "assets/tokenizer.json",
 //		Output:    "data/code", // data/code.bin, .idx, .json
 //	})

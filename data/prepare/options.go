@@ -16,10 +16,8 @@ const (
 
 // Options say what to prepare. Inputs, Tokenizer and Output are required.
 type Options struct {
-	Inputs  []string      // files, directories, globs
-	Format  source.Format // "" tells by the file's name
-	Field   string        // of JSONL and Parquet; "" is "text"
-	Include []string      // patterns for the files of directories
+	Inputs []string // files, directories, globs
+	Source source.Options
 
 	Tokenizer string // a tokenizer.json or its directory
 	Output    string // prefix of the files written

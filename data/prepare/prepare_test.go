@@ -109,7 +109,7 @@ func TestFormats(t *testing.T) {
 			out := filepath.Join(dir, "out", fmt.Sprint(strings.Trim(filepath.Base(input), "*"), workers), "d")
 			var last Progress
 			res, err := Run(t.Context(), Options{
-				Inputs: []string{filepath.Join(dir, input)}, Field: "content", Tokenizer: llama3, Output: out,
+				Inputs: []string{filepath.Join(dir, input)}, Source: source.Options{Field: "content"}, Tokenizer: llama3, Output: out,
 				Workers: workers, Progress: func(p Progress) { last = p }, Overwrite: true,
 			})
 			require.NoError(t, err, input)
@@ -224,9 +224,9 @@ func TestOptions(t *testing.T) {
 	base := Options{Inputs: []string{filepath.Join(dir, "in")}, Tokenizer: llama3, Output: filepath.Join(dir, "d"), Overwrite: true}
 	for want, change := range map[string]func(*Options){
 		"no input":                 func(o *Options) { o.Inputs = nil },
-		"no file matches":          func(o *Options) { o.Include = []string{"*.py"} },
-		"malformed":                func(o *Options) { o.Include = []string{"["} },
-		`format "csv"`:             func(o *Options) { o.Format = "csv" },
+		"no file matches":          func(o *Options) { o.Source.Include = []string{"*.py"} },
+		"malformed":                func(o *Options) { o.Source.Include = []string{"["} },
+		`format "csv"`:             func(o *Options) { o.Source.Format = "csv" },
 		"no such file":             func(o *Options) { o.Inputs = []string{dir + "/none.txt"} },
 		"none/tokenizer.json":      func(o *Options) { o.Tokenizer = dir + "/none/tokenizer.json" },
 		`EOS token "<eos>"`:        func(o *Options) { o.EOS = "<eos>" },
@@ -259,7 +259,7 @@ func TestOptions(t *testing.T) {
 		return n, len(ids)
 	}
 	o := base
-	o.Include = []string{"*.txt"}
+	o.Source.Include = []string{"*.txt"}
 	n, _ := count(o)
 	require.Equal(t, 2, n) // the forged one and the true one
 	o.PlainSpecial, o.EOS = true, None

@@ -2,10 +2,7 @@ package prepare
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"runtime"
 	"strings"
 	"time"
@@ -68,8 +65,7 @@ func run(ctx context.Context, o *Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	src := source.Options{Format: o.Format, Field: o.Field, Include: o.Include}
-	files, err := source.Find(o.Inputs, src)
+	files, err := source.Find(o.Inputs, o.Source)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +94,7 @@ func run(ctx context.Context, o *Options) (*Result, error) {
 		enc[i].e.Plain(o.PlainSpecial)
 	}
 	progress := newMeter(o.Progress, files)
-	err = source.Process(ctx, files, src, workers,
+	err = source.Process(ctx, files, o.Source, workers,
 		func(worker int, c *source.Chunk) (*encoded, error) { return enc[worker].encode(c) },
 		func(e *encoded) error {
 			for _, p := range parts {
@@ -186,27 +182,19 @@ func (s *encoderState) encode(c *source.Chunk) (*encoded, error) {
 		}
 		out.tokens = append(out.tokens, s.behind...)
 		d := encodedDoc{end: len(out.tokens)}
-		if s.o.Validation > 0 && hashShare(text, s.o.Seed) < s.o.Validation {
+		if s.o.Validation > 0 && source.Share(text, s.o.Seed) < s.o.Validation {
 			d.part = 1
 		}
 		out.docs = append(out.docs, d)
 		return nil
 	}, func(bad *source.BadRecord) error {
 		if !s.o.SkipBad {
-			return fmt.Errorf("%w; mend it, or have bad records skipped and counted", bad)
+			return fmt.Errorf("%w; mend it, or have bad records skipped and counted (--skip-bad)", bad)
 		}
 		out.skipped++
 		return nil
 	})
 	return out, err
-}
-
-// hashShare maps a document to [0, 1), evenly.
-func hashShare(text []byte, seed uint64) float64 {
-	h := sha256.New()
-	h.Write(binary.LittleEndian.AppendUint64(nil, seed))
-	h.Write(text)
-	return float64(binary.LittleEndian.Uint64(h.Sum(nil))>>11) / math.Exp2(53)
 }
 
 // meter limits how often progress is told.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -29,8 +30,10 @@ type Options struct {
 	// Field is the field or column of the text in JSONL and Parquet; "" is "text".
 	Field string
 	// Include are patterns such as "*.go"; a file found in a directory is taken
-	// only if its name matches one of them. Empty takes all.
-	Include []string
+	// only if one of them matches. Empty takes all. Exclude leaves out what one of
+	// its patterns matches, folders with all that is below them. A pattern with a
+	// slash is for the path below the directory, one without for the name alone.
+	Include, Exclude []string
 }
 
 func (o *Options) field() string {
@@ -62,15 +65,15 @@ func Find(inputs []string, o Options) ([]File, error) {
 	default:
 		return nil, fmt.Errorf("format %q is not known; want %s, %s or %s", o.Format, Text, JSONL, Parquet)
 	}
-	for _, p := range o.Include {
+	for _, p := range slices.Concat(o.Include, o.Exclude) {
 		if !doublestar.ValidatePattern(p) {
-			return nil, fmt.Errorf("include pattern %q is malformed", p)
+			return nil, fmt.Errorf("pattern %q is malformed", p)
 		}
 	}
 	var files []File
 	seen := map[string]bool{}
 	for i, input := range inputs {
-		paths, err := expand(input, o.Include)
+		paths, err := expand(input, &o)
 		if err != nil {
 			return nil, err
 		}
@@ -97,11 +100,11 @@ func Find(inputs []string, o Options) ([]File, error) {
 	return files, nil
 }
 
-func expand(input string, include []string) ([]string, error) {
+func expand(input string, o *Options) ([]string, error) {
 	st, err := os.Stat(input)
 	switch {
 	case err == nil && st.IsDir():
-		return walk(input, include)
+		return walk(input, o)
 	case err == nil && !st.Mode().IsRegular():
 		return nil, fmt.Errorf("input %q is neither a file nor a directory", input)
 	case err == nil:
@@ -117,13 +120,17 @@ func expand(input string, include []string) ([]string, error) {
 	return paths, nil
 }
 
-func walk(root string, include []string) ([]string, error) {
+func walk(root string, o *Options) ([]string, error) {
 	var paths []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if path != root && strings.HasPrefix(d.Name(), ".") {
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if path != root && (strings.HasPrefix(d.Name(), ".") || matches(o.Exclude, rel)) {
 			if d.IsDir() {
 				return fs.SkipDir
 			}
@@ -132,12 +139,7 @@ func walk(root string, include []string) ([]string, error) {
 		if !d.Type().IsRegular() {
 			return nil
 		}
-		ok := len(include) == 0
-		for _, p := range include {
-			match, _ := doublestar.Match(p, d.Name())
-			ok = ok || match
-		}
-		if ok {
+		if len(o.Include) == 0 || matches(o.Include, rel) {
 			paths = append(paths, path)
 		}
 		return nil
@@ -147,6 +149,21 @@ func walk(root string, include []string) ([]string, error) {
 	}
 	sort.Strings(paths)
 	return paths, nil
+}
+
+// matches tells whether one of the patterns, which are valid, is for the path.
+func matches(patterns []string, rel string) bool {
+	rel = filepath.ToSlash(rel)
+	for _, p := range patterns {
+		name := rel
+		if !strings.Contains(p, "/") {
+			name = rel[strings.LastIndexByte(rel, '/')+1:]
+		}
+		if ok, _ := doublestar.Match(p, name); ok {
+			return true
+		}
+	}
+	return false
 }
 
 func formatOf(path string, want Format) (f Format, compression string) {
