@@ -10,6 +10,7 @@ import (
 type constrainAttr struct {
 	spec, ct sharding.Spec
 	grad     DType
+	again    bool
 }
 
 func init() {
@@ -112,6 +113,11 @@ func Cotangent(spec sharding.Spec) ConstrainOption { return func(a *constrainAtt
 // GradIn makes contractions produce the cotangent in d, wider than the value,
 // so that partial sums are added across devices in that precision.
 func GradIn(d DType) ConstrainOption { return func(a *constrainAttr) { a.grad = d } }
+
+// Again makes the backward pass constrain x once more where it needs the value,
+// instead of keeping the result. A parameter gathered for a layer is gathered
+// again, so that one layer at most is held whole.
+func Again() ConstrainOption { return func(a *constrainAttr) { a.again = true } }
 
 // Constrain fixes how x is split over the mesh at this point. Its cotangent is
 // constrained in the same way unless Cotangent says otherwise.

@@ -83,7 +83,7 @@ func (r *residual) find(v *Value) *Value {
 	if v.op.kind == opKept {
 		return r.get(v.op.operands[1])
 	}
-	if r.fixed[v] || isView(v.op) {
+	if r.fixed[v] || isView(v.op) || r.narrowsRow(v.op) {
 		env := map[*Value]*Value{}
 		for _, o := range v.op.operands {
 			env[o] = r.get(o)
@@ -93,11 +93,29 @@ func (r *residual) find(v *Value) *Value {
 	return r.bring(r.outer.val(r.export(v)), v)
 }
 
+// narrowsRow reports whether op converts a row that a loop reads anyway: to keep
+// the narrow copies of all rows, such as the bf16 parameters of all layers,
+// would cost more than to convert again.
+func (r *residual) narrowsRow(op *Op) bool {
+	at, ok := r.op.attr.(*scanAttr)
+	if !ok || op.kind != opConvert {
+		return false
+	}
+	x := op.operands[0]
+	for x.op != nil && isView(x.op) {
+		x = x.op.operands[0]
+	}
+	return x.op == nil && x.index >= at.consts+at.carries
+}
+
 // isView reports whether op is as cheap to repeat as reading its result: forms
 // of the same data, and conversions to a larger type.
 func isView(op *Op) bool {
 	if op.kind == opConvert {
 		return op.operands[0].typ.DType.Size() < op.results[0].typ.DType.Size()
+	}
+	if op.kind == opConstrain {
+		return op.attr.(constrainAttr).again
 	}
 	return defs[op.kind].view
 }

@@ -1,0 +1,76 @@
+package decoder
+
+import (
+	"math"
+
+	"titan/dtype"
+	"titan/graph"
+)
+
+// frequencies returns the rotary embedding's angle per position for each pair of
+// a head's dimensions: theta^(-2i/h) (Su et al., 2021), stretched as Llama 3.1
+// does where the config says so. Values are rounded to f32 where the reference
+// implementations round.
+func (c *Config) frequencies() []float32 {
+	out := make([]float32, c.HeadDim/2)
+	for i := range out {
+		power := float32(math.Pow(c.RopeTheta, float64(2*i)/float64(c.HeadDim)))
+		f := float64(1 / power)
+		if s := c.RopeScaling; s != nil {
+			f = s.scale(f)
+		}
+		out[i] = float32(f)
+	}
+	return out
+}
+
+// scale leaves high frequencies alone, divides low ones by Factor, and
+// interpolates between.
+func (s *RopeScaling) scale(f float64) float64 {
+	wavelength := 2 * math.Pi / f
+	old := float64(s.OriginalMaxSeqLen)
+	switch {
+	case wavelength < old/s.HighFreqFactor:
+		return f
+	case wavelength > old/s.LowFreqFactor:
+		return f / s.Factor
+	}
+	smooth := (old/wavelength - s.LowFreqFactor) / (s.HighFreqFactor - s.LowFreqFactor)
+	return (1-smooth)*f/s.Factor + smooth*f
+}
+
+// rope holds the tables of the rotary embedding, f32 [B or 1, S, 1, h]: cosines,
+// and sines with the sign that the rotation gives the first half.
+type rope struct{ cos, sin *graph.Value }
+
+// newRope makes the tables for s32 positions [B, S] or [S].
+func (c *Config) newRope(b *graph.Builder, positions *graph.Value) rope {
+	f := c.frequencies()
+	signed := make([]float32, 0, c.HeadDim)
+	for range f {
+		signed = append(signed, -1)
+	}
+	for range f {
+		signed = append(signed, 1)
+	}
+	inv := b.ConstF32([]int{c.HeadDim}, append(append([]float32(nil), f...), f...))
+	if positions.Rank() == 1 {
+		positions = graph.ExpandDims(positions, 0)
+	}
+	angle := graph.Mul(graph.ExpandDims(graph.Convert(positions, dtype.F32), -1), inv)
+	angle = graph.ExpandDims(angle, 2)
+	sign := b.ConstF32([]int{c.HeadDim}, signed)
+	return rope{graph.Cos(angle), graph.Mul(graph.Sin(angle), sign)}
+}
+
+// apply turns the pairs (x[i], x[i+h/2]) of x [B, S, H, h] by their angles. The
+// halves are exchanged by a reversal, which compilers fuse where they would
+// not fuse slices put together.
+func (r rope) apply(x *graph.Value) *graph.Value {
+	shape := x.Shape()
+	n := len(shape)
+	halves := append(append([]int(nil), shape[:n-1]...), 2, shape[n-1]/2)
+	f := graph.Convert(x, dtype.F32)
+	exchanged := graph.Reshape(graph.Reverse(graph.Reshape(f, halves...), n-1), shape...)
+	return graph.Convert(graph.Add(graph.Mul(f, r.cos), graph.Mul(exchanged, r.sin)), x.DType())
+}
