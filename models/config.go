@@ -2,6 +2,7 @@ package models
 
 import (
 	"errors"
+	"math"
 	"reflect"
 	"strings"
 	"unicode"
@@ -45,6 +46,10 @@ func (c Config) Validate() error {
 			errs = append(errs, recipekey.Errorf("model.override."+k, "is for models with experts, and %s %s has none", c.Name, c.Flavor))
 		}
 	}
+	if err := bounded(&c.Override); err != nil {
+		errs = append(errs, err)
+		return errors.Join(errs...) // the checks below count layers
+	}
 	resolved := c.Override.Apply(flavor)
 	for _, e := range recipekey.Flatten(resolved.Validate()) {
 		errs = append(errs, blame(&c.Override, e.Error()))
@@ -60,6 +65,32 @@ func (c Config) Decoder() (decoder.Config, error) {
 	}
 	flavor, err := Lookup(c.Name, c.Flavor)
 	return c.Override.Apply(flavor), err
+}
+
+// Bounds beyond which a dimension is taken for a mistake.
+const (
+	maxLayers    = 10_000
+	maxDimension = math.MaxInt32
+)
+
+// bounded refuses dimensions whose products would overflow.
+func bounded(o *decoder.Override) error {
+	v := reflect.ValueOf(o).Elem()
+	var errs []error
+	for i := range v.NumField() {
+		n, ok := v.Field(i).Interface().(*int)
+		if !ok || n == nil {
+			continue
+		}
+		key, most := v.Type().Field(i).Tag.Get("toml"), maxDimension
+		if key == "n_layers" {
+			most = maxLayers
+		}
+		if *n > most {
+			errs = append(errs, recipekey.Errorf("model.override."+key, "is %d and must be at most %d", *n, most))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // blame returns the mistake as that of the first key in its text that o sets.

@@ -1,0 +1,167 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"titan/internal/recipekey"
+	"titan/mesh"
+)
+
+// checking finds what is impossible in a decoded recipe.
+type checking struct {
+	recipe   *Recipe
+	decoding *decoding
+	file     string // the recipe itself
+	problems []Problem
+}
+
+// all checks every section by itself, and then what concerns several.
+func (c *checking) all() {
+	r := c.recipe
+	for _, err := range []error{
+		r.Job.validate(), r.Mesh.Validate(), r.Model.Validate(), r.Training.validate(), r.Data.Validate(),
+		r.Parallelism.Validate(), r.ActivationCheckpoint.Validate(), r.Optimizer.Validate(), r.LRScheduler.Validate(),
+		r.Checkpoint.Validate(), r.Metrics.Validate(), r.Validation.validate(), r.Debug.validate(), r.Comm.validate(), r.Profiling.validate(),
+	} {
+		for _, e := range recipekey.Flatten(err) {
+			c.add(e)
+		}
+	}
+	c.devices()
+	c.data()
+	c.model()
+}
+
+// add records an error of a key, unless that key has a mistake already: its
+// value is then not what the recipe says.
+func (c *checking) add(err error) {
+	var k *recipekey.Error
+	if !errors.As(err, &k) {
+		k = &recipekey.Error{Msg: err.Error()}
+	}
+	if k.Key != "" && !c.clean(k.Key) {
+		return
+	}
+	place := c.decoding.placeOf(k.Key)
+	if place == (Place{}) {
+		place = Place{File: c.file}
+	}
+	c.problems = append(c.problems, Problem{place, k.Key, k.Msg})
+}
+
+// clean reports whether no mistake was found in these keys or sections.
+func (c *checking) clean(keys ...string) bool {
+	for _, p := range c.problems {
+		for _, k := range keys {
+			if within(p.Key, k) || within(k, p.Key) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// within reports whether a key is table or in it.
+func within(key, table string) bool {
+	rest, ok := strings.CutPrefix(key, table)
+	return ok && table != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// devices checks the degrees of parallelism against the mesh, and batches
+// against both.
+func (c *checking) devices() {
+	r := c.recipe
+	if !c.clean("mesh", "parallelism") {
+		return
+	}
+	axes, err := r.MeshAxes()
+	if err != nil {
+		c.add(err)
+		return
+	}
+	if t, err := mesh.ParseTopology(r.Mesh.Topology); r.Mesh.Topology != "" && err == nil {
+		if err := t.CheckAxes(axes); err != nil {
+			c.add(recipekey.Errorf("mesh.topology", "%s", strings.TrimPrefix(err.Error(), "mesh: ")))
+			return
+		}
+	}
+	if r.Mesh.Platform == "cpu" && size(axes) > mesh.MaxVirtualDevices {
+		c.add(recipekey.Errorf("parallelism.data_parallel_shard_degree", "%d devices are asked for in all; more than %d virtual devices on one machine are refused", size(axes), mesh.MaxVirtualDevices))
+		return
+	}
+	if c.clean("training.local_batch_size", "training.global_batch_size") {
+		if _, err := r.MicroSteps(); err != nil {
+			c.add(err)
+		}
+	}
+	if p := r.Mesh.Platform; r.Debug.Deterministic && p != "cpu" && p != "tpu" {
+		c.add(recipekey.Errorf("debug.deterministic", "is not supported yet on platform %q; leave it out", p))
+	}
+}
+
+// data checks that training has one description of its data.
+func (c *checking) data() {
+	r := c.recipe
+	if r.Training.DatasetPath != "" && len(r.Data.Sources) > 0 {
+		c.add(recipekey.Errorf("training.dataset_path", "is set, and so is data.sources; a dataset is one or the other"))
+	}
+	if r.Checkpoint.InitialLoadInHF && r.Checkpoint.InitialLoadPath == "" && r.Model.HFAssetsPath == "" {
+		c.add(recipekey.Errorf("checkpoint.initial_load_in_hf", "is true, but neither checkpoint.initial_load_path nor model.hf_assets_path says where the Hugging Face folder is"))
+	}
+}
+
+// model checks that the parameters are of a size that can be counted.
+func (c *checking) model() {
+	if !c.clean("model") {
+		return
+	}
+	m, err := c.recipe.Model.Decoder()
+	if err != nil {
+		c.add(err)
+		return
+	}
+	total := 0.0
+	for _, p := range m.Params() {
+		n := 1.0
+		for _, d := range p.Shape {
+			n *= float64(d)
+		}
+		if n > math.MaxInt64/1024 {
+			c.add(recipekey.Errorf("model.override", "parameter %s of shape %v has %.1g elements", p.Name, p.Shape, n))
+			return
+		}
+		total += n
+	}
+	if total > maxParameters {
+		c.add(recipekey.Errorf("model.override", "the model has %.2g parameters; more than %.0g are taken for a mistake", total, float64(maxParameters)))
+	}
+}
+
+// maxParameters keeps sums of bytes far from the limits of int64.
+const maxParameters = 1e15
+
+// Warnings returns what is possible and yet seldom meant, one sentence each.
+func (r *Recipe) Warnings() []string {
+	var out []string
+	warn := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if m, err := r.Decoder(); err == nil {
+		if r.Training.SeqLen > m.MaxSeqLen {
+			warn("training.seq_len is %d, more than the model's max_seq_len of %d", r.Training.SeqLen, m.MaxSeqLen)
+		}
+		if r.Validation.Enable && r.Validation.SeqLen > m.MaxSeqLen {
+			warn("validation.seq_len is %d, more than the model's max_seq_len of %d", r.Validation.SeqLen, m.MaxSeqLen)
+		}
+	}
+	_, notes := r.LRScheduler.Curve(r.Training.Steps)
+	out = append(out, notes...)
+	if total := r.LRScheduler.TotalSteps; total > 0 && total < r.Training.Steps {
+		warn("lr_scheduler.total_steps is %d, but training has %d steps: the last %d have the lowest learning rate", total, r.Training.Steps, r.Training.Steps-total)
+	}
+	if r.Checkpoint.Enable && r.Checkpoint.Interval > r.Training.Steps {
+		warn("checkpoint.interval is %d, but training has %d steps: there is only the checkpoint after the last step", r.Checkpoint.Interval, r.Training.Steps)
+	}
+	return out
+}

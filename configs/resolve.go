@@ -1,0 +1,111 @@
+package configs
+
+import (
+	"titan/data"
+	"titan/internal/recipekey"
+	"titan/mesh"
+	"titan/models/decoder"
+)
+
+// Decoder returns the dimensions of the model: those of the flavor, with what
+// [model.override] changes.
+func (r *Recipe) Decoder() (decoder.Config, error) { return r.Model.Decoder() }
+
+// MeshAxes returns the axes of the mesh, slowest first: dp_replicate and
+// dp_shard, both even where their size is 1.
+//
+// Where the recipe leaves the number of devices open, on cpu there are as many
+// as the degrees ask for; elsewhere data_parallel_shard_degree = -1 is an error,
+// and MeshAxesOn says what it is on devices that are known.
+func (r *Recipe) MeshAxes() ([]mesh.Axis, error) {
+	n := r.Mesh.Count()
+	if n == 0 && r.Mesh.Platform != "cpu" && r.Parallelism.Shard == -1 {
+		return nil, recipekey.Errorf("mesh.devices", "is open, and so is parallelism.data_parallel_shard_degree; set one of them, or mesh.topology")
+	}
+	return r.MeshAxesOn(n)
+}
+
+// MeshAxesOn returns the axes of the mesh over a number of devices; 0 stands for
+// as many as the degrees ask for.
+func (r *Recipe) MeshAxesOn(devices int) ([]mesh.Axis, error) { return r.Parallelism.Axes(devices) }
+
+// size returns the number of devices on axes.
+func size(axes []mesh.Axis) int {
+	n := 1
+	for _, a := range axes {
+		n *= a.Size
+	}
+	return n
+}
+
+// DataParallel returns over how many devices a batch is split.
+func (r *Recipe) DataParallel() (int, error) {
+	axes, err := r.MeshAxes()
+	if err != nil {
+		return 0, err
+	}
+	return size(axes), nil // every axis there is splits the batch
+}
+
+// MicroSteps returns how many passes make a step: global_batch_size divided by
+// what all devices take in one.
+func (r *Recipe) MicroSteps() (int, error) {
+	dp, err := r.DataParallel()
+	if err != nil {
+		return 0, err
+	}
+	t, pass := r.Training, r.Training.LocalBatchSize*dp
+	if t.GlobalBatchSize == -1 {
+		return 1, nil
+	}
+	if t.GlobalBatchSize < pass || t.GlobalBatchSize%pass != 0 {
+		return 0, recipekey.Errorf("training.global_batch_size", "is %d and must be a multiple of %d: local_batch_size %d on %d data-parallel devices; the nearest is %d",
+			t.GlobalBatchSize, pass, t.LocalBatchSize, dp, max(1, (t.GlobalBatchSize+pass/2)/pass)*pass)
+	}
+	return t.GlobalBatchSize / pass, nil
+}
+
+// GlobalBatch returns the sequences of a step over all devices.
+func (r *Recipe) GlobalBatch() (int, error) {
+	n, err := r.MicroSteps()
+	if err != nil {
+		return 0, err
+	}
+	dp, err := r.DataParallel()
+	return n * dp * r.Training.LocalBatchSize, err
+}
+
+// TokensPerStep returns the positions of a step over all devices.
+func (r *Recipe) TokensPerStep() (int64, error) {
+	n, err := r.GlobalBatch()
+	return int64(n) * int64(r.Training.SeqLen), err
+}
+
+// Sources returns the datasets of training: data.sources, or the one of
+// training.dataset_path. It is an error if the recipe names none.
+func (r *Recipe) Sources() ([]data.Source, error) {
+	if len(r.Data.Sources) > 0 {
+		var out []data.Source
+		for _, s := range r.Data.Sources {
+			out = append(out, data.Source{Prefix: s.Path, Weight: s.Weight})
+		}
+		return out, nil
+	}
+	if r.Training.DatasetPath == "" {
+		return nil, recipekey.Errorf("training.dataset_path", "is missing: there is nothing to train on; make a dataset with titan data prepare and name it here, or in [[data.sources]]")
+	}
+	return []data.Source{{Prefix: r.Training.DatasetPath}}, nil
+}
+
+// ValidationBatch returns the sequences a device works on at a time in
+// validation, and their length.
+func (r *Recipe) ValidationBatch() (localBatch, seqLen int) {
+	localBatch, seqLen = r.Validation.LocalBatchSize, r.Validation.SeqLen
+	if localBatch == 0 {
+		localBatch = r.Training.LocalBatchSize
+	}
+	if seqLen == 0 {
+		seqLen = r.Training.SeqLen
+	}
+	return localBatch, seqLen
+}
