@@ -1,0 +1,222 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"titan/checkpoint/hfmodel"
+	"titan/checkpoint/safetensors"
+	"titan/dtype"
+	"titan/fsdp"
+	"titan/graph"
+	"titan/internal/xlatest"
+	"titan/mesh"
+	"titan/models/decoder"
+	"titan/optim"
+	"titan/pjrt"
+	"titan/sharding"
+)
+
+const goldens = "../models/decoder/testdata/golden"
+
+// golden is one case of the reference values.
+type golden struct {
+	dir      string
+	family   string
+	model    decoder.Config
+	io       *safetensors.File
+	expected struct {
+		Loss       float64   `json:"loss"`
+		LossMasked float64   `json:"loss_masked"`
+		GradNorm   float64   `json:"grad_norm"`
+		Aux        float64   `json:"aux_loss_load_balancing"`
+		Losses     []float64 `json:"train_losses"`
+		Norms      []float64 `json:"train_grad_norms"`
+	}
+}
+
+func loadGolden(t *testing.T, name string) *golden {
+	t.Helper()
+	g := &golden{dir: filepath.Join(goldens, name)}
+	m, err := hfmodel.Open(g.dir)
+	require.NoError(t, err)
+	g.family, g.model = m.Family, m.Config
+	require.NoError(t, m.Close())
+	raw, err := os.ReadFile(filepath.Join(g.dir, "expected.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &g.expected))
+	g.io, err = safetensors.Open(filepath.Join(g.dir, "io.safetensors"))
+	require.NoError(t, err)
+	t.Cleanup(func() { g.io.Close() })
+	return g
+}
+
+// ours reads a file of tensors in the Hugging Face layout as our parameters.
+func (g *golden) ours(t *testing.T, file string) map[string][]float32 {
+	t.Helper()
+	set, err := safetensors.Open(filepath.Join(g.dir, file))
+	require.NoError(t, err)
+	defer set.Close()
+	src, err := hfmodel.View(g.family, g.model, file, set, dtype.F32)
+	require.NoError(t, err)
+	out := map[string][]float32{}
+	for _, p := range g.model.Params() {
+		dst := make([]byte, 4*p.Elements())
+		require.NoError(t, src.ReadRegion(p.Name, sharding.Whole(p.Shape), dst))
+		out[p.Name] = floats(dst)
+	}
+	return out
+}
+
+func floats(raw []byte) []float32 {
+	out := make([]float32, len(raw)/4)
+	for i := range out {
+		out[i] = float32(dtype.Float(dtype.F32, raw, i))
+	}
+	return out
+}
+
+func ints(t *testing.T, f *safetensors.File, name string) []int32 {
+	t.Helper()
+	raw, err := f.Bytes(name)
+	require.NoError(t, err)
+	out := make([]int32, len(raw)/4)
+	for i := range out {
+		out[i] = int32(uint32(raw[4*i]) | uint32(raw[4*i+1])<<8 | uint32(raw[4*i+2])<<16 | uint32(raw[4*i+3])<<24)
+	}
+	return out
+}
+
+// batch returns inputs and labels of batch k.
+func (g *golden) batch(t *testing.T, k int) (tokens, labels []int32, valid []float32) {
+	const rows, n = 2, 33
+	all := ints(t, g.io, "tokens")[k*rows*n : (k+1)*rows*n]
+	for r := range rows {
+		row := all[r*n : (r+1)*n]
+		tokens, labels = append(tokens, row[:n-1]...), append(labels, row[1:]...)
+	}
+	for range labels {
+		valid = append(valid, 1)
+	}
+	return tokens, labels, valid
+}
+
+func testMesh(t *testing.T, replicate, shard int) *mesh.Mesh {
+	t.Helper()
+	m, err := mesh.New([]mesh.Axis{{Name: fsdp.AxisReplicate, Size: replicate}, {Name: fsdp.AxisShard, Size: shard}}, nil)
+	require.NoError(t, err)
+	return m
+}
+
+var f32Placement = fsdp.Options{Compute: dtype.F32, Reduce: dtype.F32, Reshard: true}
+
+func goldenOptimizer(t *testing.T, c decoder.Config) *optim.Optimizer {
+	t.Helper()
+	o := optim.Defaults()
+	o.LR = 1e-3
+	s := optim.DefaultSchedule()
+	s.WarmupSteps = 0
+	zero := 0.0
+	s.DecayRatio = &zero
+	var ps []optim.Param
+	for _, p := range c.Params() {
+		ps = append(ps, optim.Param{Name: p.Name, Shape: p.Shape})
+	}
+	opt, err := optim.New(o, s, 10, 1, ps)
+	require.NoError(t, err)
+	for k := range 10 {
+		require.EqualValues(t, []float32{1e-3}, opt.Rates(k))
+	}
+	return opt
+}
+
+// put places whole parameters on the devices.
+func put(t *testing.T, c *Compiled, s *State, whole map[string][]float32) {
+	t.Helper()
+	for i, v := range s.Vars {
+		raw := make([]byte, 4*v.Type.Elements())
+		if x := whole[v.Name]; x != nil {
+			raw = pjrt.AsBytes(x)
+		}
+		parts, err := c.Put(i, raw)
+		require.NoError(t, err)
+		for p := range parts {
+			s.bufs[p][i] = parts[p]
+		}
+	}
+}
+
+var meshes = []struct{ replicate, shard int }{{1, 1}, {1, 8}, {2, 4}}
+
+// Ten steps of training from the reference's parameters on its batches.
+func TestGoldenTraining(t *testing.T) {
+	for _, name := range []string{"llama", "llama_rope3", "qwen3_tied", "qwen3_untied", "qwen3_moe"} {
+		g := loadGolden(t, name)
+		initial, final := g.ours(t, "model.safetensors"), g.ours(t, "final.safetensors")
+		for _, ms := range meshes {
+			t.Run(fmt.Sprintf("%s/%dx%d", name, ms.replicate, ms.shard), func(t *testing.T) {
+				m := testMesh(t, ms.replicate, ms.shard)
+				model := g.model
+				if model.MoE != nil {
+					moe := *model.MoE
+					moe.AuxLossCoef = 0 // not in the reference's loss
+					model.MoE = &moe
+				}
+				rows := max(2, m.Size())
+				o := StepOptions{
+					Model: model, Placement: f32Placement, Mesh: m, Optimizer: goldenOptimizer(t, model),
+					Options: decoder.Options{Remat: decoder.ActivationCheckpoint{Mode: "none"}},
+					Rows:    rows, SeqLen: 32, MomentsFirst: true,
+				}
+				step, err := BuildStep(o)
+				require.NoError(t, err)
+				exe, err := Machine{Client: xlatest.CPU(t), Mesh: m}.Compile(step.Module)
+				require.NoError(t, err)
+				defer exe.Close()
+				s, err := newState(m, step.Vars)
+				require.NoError(t, err)
+				defer s.Close()
+				put(t, exe, s, initial)
+				for k := range 10 {
+					tokens, labels, valid := g.batch(t, k%3)
+					// More devices than sequences: the rest is padding.
+					pad := (rows - 2) * 32
+					tokens, labels, valid = append(tokens, make([]int32, pad)...), append(labels, make([]int32, pad)...), append(valid, make([]float32, pad)...)
+					if pad > 0 && model.MoE != nil {
+						copy(tokens[64:], tokens[:64])
+					}
+					r := &Running{exe: exe, step: step, state: s}
+					metrics, err := r.Step(o.Optimizer.Rates(k), [][]byte{pjrt.AsBytes(tokens), pjrt.AsBytes(labels), pjrt.AsBytes(valid)})
+					require.NoError(t, err)
+					require.InDelta(t, g.expected.Losses[k], metrics[MetricLoss], 1e-5, "loss of step %d", k)
+					require.InEpsilon(t, g.expected.Norms[k], metrics[MetricGradNorm], 1e-5, "gradient norm of step %d", k)
+					require.EqualValues(t, 64, metrics[MetricTokens])
+					if k == 0 && g.expected.Aux > 0 && pad == 0 {
+						require.InDelta(t, g.expected.Aux, metrics[MetricAux], 1e-5)
+					}
+				}
+				var far, all int
+				for name, want := range final {
+					raw, err := s.Whole(s.index(name))
+					require.NoError(t, err)
+					for i, got := range floats(raw) {
+						d := math.Abs(float64(got - want[i]))
+						require.Less(t, d, 1e-3, "%s[%d]", name, i)
+						if all++; d > 1e-5 {
+							far++
+						}
+					}
+				}
+				require.LessOrEqual(t, float64(far), 0.001*float64(all), "%d of %d parameters are off by more than 1e-5", far, all)
+			})
+		}
+	}
+}
+
+var _ = graph.F32

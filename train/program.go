@@ -1,0 +1,145 @@
+package train
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"titan/dtype"
+	"titan/graph"
+	"titan/mesh"
+	"titan/models/decoder"
+	"titan/pjrt"
+	"titan/sharding"
+)
+
+// Machine is the devices that a run has, with the compile cache in front of
+// their compiler.
+type Machine struct {
+	Client *pjrt.Client
+	Mesh   *mesh.Mesh
+}
+
+// Compiled is a program on the machine's devices.
+type Compiled struct {
+	Exe     *pjrt.LoadedExecutable
+	Module  *graph.Module
+	Devices []*pjrt.Device // by position
+	machine Machine
+	inputs  []*sharding.Layout
+	outputs []*sharding.Layout
+}
+
+// Compile compiles a program for the machine, or loads it from the cache.
+func (m Machine) Compile(mod *graph.Module) (*Compiled, error) {
+	c := &Compiled{Module: mod, machine: m}
+	o := pjrt.CompileOptions{Partitions: m.Mesh.Size(), Shardy: true, DeviceIDs: m.Mesh.IDs()}
+	var err error
+	c.Exe, err = m.Client.Compile([]byte(mod.StableHLO()), o)
+	if err != nil {
+		return nil, err
+	}
+	c.Devices = c.Exe.Devices()
+	for _, ports := range []struct {
+		list []graph.Port
+		to   *[]*sharding.Layout
+	}{{mod.Inputs(), &c.inputs}, {mod.Outputs(), &c.outputs}} {
+		for _, p := range ports.list {
+			spec := sharding.Replicated(p.Type.Rank())
+			if p.Spec != nil {
+				spec = *p.Spec
+			}
+			l, err := sharding.NewLayout(m.Mesh, spec, p.Type.Shape)
+			if err != nil {
+				c.Close()
+				return nil, fmt.Errorf("train: %s: %w", p.Name, err)
+			}
+			*ports.to = append(*ports.to, l)
+		}
+	}
+	return c, nil
+}
+
+// Close unloads the program.
+func (c *Compiled) Close() {
+	if c != nil {
+		_ = c.Exe.Close()
+	}
+}
+
+// Put cuts a whole array into the parts of the program's input number i and
+// sends them to the devices, by position.
+func (c *Compiled) Put(i int, data []byte) ([]*pjrt.Buffer, error) {
+	t, l := c.Module.Inputs()[i].Type, c.inputs[i]
+	shards, err := l.Split(data, t.DType.Size(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("train: input %s: %w", c.Module.Inputs()[i].Name, err)
+	}
+	out := make([]*pjrt.Buffer, len(shards))
+	for p, s := range shards {
+		if out[p], err = c.machine.Client.Put(s, t.DType, l.Local(), c.Devices[p]); err != nil {
+			_ = pjrt.CloseBuffers(out)
+			return nil, fmt.Errorf("train: input %s: %w", c.Module.Inputs()[i].Name, err)
+		}
+	}
+	return out, nil
+}
+
+// BuildInit traces the program that makes the initial state: parameters from a
+// counter-based generator keyed by the seed, the parameter's name and the
+// element's index, so that every mesh gives the same bits; everything else zero.
+func BuildInit(seed uint64, m *mesh.Mesh, c decoder.Config, vars []Var) (*graph.Module, error) {
+	init := map[string]decoder.Init{}
+	for _, p := range c.Params() {
+		init[p.Name] = p.Init
+	}
+	return graph.Trace("init", m, func(b *graph.Builder) error {
+		for _, v := range vars {
+			x := b.Zeros(v.Type)
+			if p, ok := init[v.Name]; ok {
+				if p.Std > 0 {
+					const most = 3 // deviations
+					x = graph.MulScalar(b.RandomTruncatedNormal(graph.NewKey(seed, "init", v.Name), v.Type, -most, most), p.Std)
+				} else {
+					x = b.Full(v.Type, p.Constant)
+				}
+			}
+			b.Output(v.Name, x, graph.Sharded(v.Spec))
+		}
+		return nil
+	})
+}
+
+// Init makes the initial state on the devices.
+func (m Machine) Init(seed uint64, c decoder.Config, vars []Var) (*State, error) {
+	mod, err := BuildInit(seed, m.Mesh, c, vars)
+	if err != nil {
+		return nil, err
+	}
+	exe, err := m.Compile(mod)
+	if err != nil {
+		return nil, fmt.Errorf("train: compiling the initialiser: %w", err)
+	}
+	defer exe.Close()
+	s, err := newState(m.Mesh, vars)
+	if err != nil {
+		return nil, err
+	}
+	outs, err := exe.Exe.Run(make([][]*pjrt.Buffer, m.Mesh.Size()), pjrt.ExecuteOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("train: initialising: %w", err)
+	}
+	s.bufs = outs
+	return s, nil
+}
+
+// scalar reads an f32 or s32 scalar.
+func scalar(b *pjrt.Buffer) (float64, error) {
+	raw, err := b.Bytes()
+	if err != nil {
+		return 0, err
+	}
+	if b.DType().IsFloat() {
+		return dtype.Float(b.DType(), raw, 0), nil
+	}
+	return float64(int32(binary.LittleEndian.Uint32(raw))), nil
+}

@@ -1,0 +1,287 @@
+// Package train builds the training step from a recipe and runs the loop around
+// it. There is one step builder, [BuildStep]; one loop, [Run].
+package train
+
+import (
+	"fmt"
+	"slices"
+
+	"titan/dtype"
+	"titan/fsdp"
+	"titan/graph"
+	"titan/mesh"
+	"titan/models/decoder"
+	"titan/optim"
+	"titan/sharding"
+)
+
+// StepOptions say what one training step computes and how it is spread.
+type StepOptions struct {
+	Model     decoder.Config
+	Options   decoder.Options
+	Placement fsdp.Options
+	Mesh      *mesh.Mesh // with the axes dp_replicate and dp_shard
+	Optimizer *optim.Optimizer
+	// MomentsFirst is optim.Inputs.MomentsFirst.
+	MomentsFirst bool
+
+	Rows   int // sequences of a pass over all devices
+	Passes int // passes whose gradients are added up
+	SeqLen int
+	// Positions and Segments say whether the batch has them.
+	Positions, Segments bool
+}
+
+// Var is an array that lives on the devices from step to step.
+type Var struct {
+	Name string
+	Type graph.Type
+	Spec sharding.Spec
+}
+
+// Step is a traced training step. Inputs are the state (Vars, donated), the
+// learning rates, and the batch (BatchInputs); outputs are the state and
+// Metrics.
+type Step struct {
+	Module *graph.Module
+	Vars   []Var
+	// Batch lists the batch's arrays: [Rows, S], or [Passes, Rows, S].
+	Batch   []Var
+	Metrics []string
+	Plan    *fsdp.Plan
+}
+
+// Names of the outputs that are no state, all f32 scalars unless said.
+const (
+	MetricLoss     = "loss"      // mean over the valid tokens of the step
+	MetricLossMax  = "loss_max"  // largest mean over one device's tokens
+	MetricGradNorm = "grad_norm" // before clipping
+	MetricTokens   = "tokens"    // valid tokens
+	MetricSkipped  = "skipped"   // updates skipped so far, s32
+	MetricAux      = "aux_loss"  // the load-balancing loss, before its coefficient
+	MetricZ        = "z_loss"
+	MetricExperts  = "expert_tokens" // f32 [E]
+)
+
+// placement gives decoder what it asks for.
+type placement struct{ *fsdp.Plan }
+
+func (p placement) Region(b *graph.Builder, args []decoder.Arg, outs int, f func(r decoder.Region, local []*graph.Value) []*graph.Value) []*graph.Value {
+	values, params := make([]*graph.Value, len(args)), make([]string, len(args))
+	for i, a := range args {
+		values[i], params[i] = a.Value, a.Param
+	}
+	return p.Plan.Region(b, values, params, outs, func(local []*graph.Value) []*graph.Value { return f(p.Plan, local) })
+}
+
+// NewPlan places a model's parameters.
+func NewPlan(m *mesh.Mesh, c decoder.Config, o fsdp.Options) (*fsdp.Plan, error) {
+	var ps []fsdp.Param
+	for _, p := range c.Params() {
+		ps = append(ps, fsdp.Param{Name: p.Name, Shape: p.Shape, Axes: p.Axes})
+	}
+	return fsdp.New(m, ps, o)
+}
+
+// BuildStep traces the step: loss and gradient of every pass, their sum, and the
+// update. It is the only place where a training step is put together; planning
+// compiles the same program for machines that are not there.
+func BuildStep(o StepOptions) (*Step, error) {
+	plan, err := NewPlan(o.Mesh, o.Model, o.Placement)
+	if err != nil {
+		return nil, err
+	}
+	if n := o.Mesh.Size(); o.Rows%n != 0 {
+		return nil, fmt.Errorf("train: %d sequences do not divide over %d devices", o.Rows, n)
+	}
+	s := &Step{Plan: plan, Vars: StateVars(plan, o.Model, o.Optimizer), Batch: batchVars(plan, o)}
+	s.Module, err = graph.Trace("train_step", o.Mesh, func(b *graph.Builder) error {
+		state := map[string]*graph.Value{}
+		for _, v := range s.Vars {
+			state[v.Name] = b.Input(v.Name, v.Type, graph.Sharded(v.Spec), graph.Donated())
+		}
+		lr := b.Input("lr", o.Optimizer.LRType(), graph.Sharded(sharding.Replicated(1)))
+		batch := map[string]*graph.Value{}
+		for _, v := range s.Batch {
+			batch[v.Name] = b.Input(v.Name, v.Type, graph.Sharded(v.Spec))
+		}
+		m := &decoder.Model{Config: o.Model, Placement: placement{plan}, Options: o.Options}
+		sums := accumulate(b, m, state, batch, o)
+
+		params := m.Config.Params()
+		in := optim.Inputs{LR: lr, Loss: sums.loss, MomentsFirst: o.MomentsFirst}
+		for i, p := range params {
+			in.Params = append(in.Params, state[p.Name])
+			in.Grads = append(in.Grads, sums.grads[i])
+		}
+		for _, v := range o.Optimizer.State() {
+			in.State = append(in.State, state[v.Name])
+		}
+		res := o.Optimizer.Update(b, in)
+		for i, v := range slices.Concat(res.Params, res.State) {
+			name := s.Vars[i].Name
+			b.Output(name, v, graph.Sharded(s.Vars[i].Spec), graph.Into(state[name]))
+		}
+		metric := func(name string, v *graph.Value) {
+			if v != nil {
+				s.Metrics = append(s.Metrics, name)
+				b.Output(name, v, graph.Sharded(sharding.Replicated(v.Rank())))
+			}
+		}
+		metric(MetricLoss, sums.loss)
+		metric(MetricLossMax, sums.lossMax)
+		metric(MetricGradNorm, res.GradNorm)
+		metric(MetricTokens, sums.tokens)
+		metric(MetricSkipped, res.Skipped)
+		metric(MetricAux, sums.aux)
+		metric(MetricZ, sums.z)
+		metric(MetricExperts, sums.experts)
+		return nil
+	})
+	return s, err
+}
+
+// StateVars lists the state: parameters, then what the optimiser keeps.
+func StateVars(plan *fsdp.Plan, c decoder.Config, o *optim.Optimizer) []Var {
+	vars := ParamVars(plan, c)
+	params := len(vars)
+	for _, v := range o.State() {
+		spec := sharding.Replicated(len(v.Shape))
+		if v.Param >= 0 && v.Param < params {
+			spec = vars[v.Param].Spec
+		}
+		vars = append(vars, Var{v.Name, graph.T(v.DType, v.Shape...), spec})
+	}
+	return vars
+}
+
+// ParamVars lists the parameters.
+func ParamVars(plan *fsdp.Plan, c decoder.Config) []Var {
+	var vars []Var
+	for _, p := range c.Params() {
+		vars = append(vars, Var{p.Name, p.Type(dtype.F32), plan.Spec(p.Name)})
+	}
+	return vars
+}
+
+// Names of the batch's arrays.
+const (
+	BatchTokens    = "tokens"
+	BatchLabels    = "labels"
+	BatchValid     = "valid"
+	BatchPositions = "positions"
+	BatchSegments  = "segments"
+)
+
+func batchVars(plan *fsdp.Plan, o StepOptions) []Var {
+	shape, dim := []int{o.Rows, o.SeqLen}, 0
+	if o.Passes > 1 {
+		shape, dim = []int{o.Passes, o.Rows, o.SeqLen}, 1
+	}
+	spec := plan.BatchSpec(len(shape), dim)
+	vars := []Var{
+		{BatchTokens, graph.T(dtype.S32, shape...), spec},
+		{BatchLabels, graph.T(dtype.S32, shape...), spec},
+		{BatchValid, graph.T(dtype.F32, shape...), spec},
+	}
+	if o.Positions {
+		vars = append(vars, Var{BatchPositions, graph.T(dtype.S32, shape...), spec})
+	}
+	if o.Segments {
+		vars = append(vars, Var{BatchSegments, graph.T(dtype.S32, shape...), spec})
+	}
+	return vars
+}
+
+// sums are the results of all passes of a step.
+type sums struct {
+	grads                 []*graph.Value
+	loss, lossMax, tokens *graph.Value
+	aux, z, experts       *graph.Value
+}
+
+// accumulate computes loss and gradients. The loss is the sum over the valid
+// tokens of all passes divided by their number, so that passes with fewer count
+// less; a gradient is added up in f32, as it is stored.
+func accumulate(b *graph.Builder, m *decoder.Model, state, batch map[string]*graph.Value, o StepOptions) sums {
+	params := m.Config.Params()
+	total := graph.Sum(batch[BatchValid])
+	total = graph.Max(total, b.Scalar(dtype.F32, 1))
+	pass := func(batch map[string]*graph.Value) []*graph.Value {
+		l := m.Loss(b, state, decoder.Batch{
+			Tokens: batch[BatchTokens], Labels: batch[BatchLabels], Valid: batch[BatchValid],
+			Positions: batch[BatchPositions], Segments: batch[BatchSegments],
+		})
+		objective := graph.Div(l.Sum, total)
+		if moe := m.Config.MoE; moe != nil {
+			part := 1 / float64(max(1, o.Passes))
+			if moe.AuxLossCoef != 0 {
+				objective = graph.Add(objective, graph.MulScalar(l.Aux, moe.AuxLossCoef*part))
+			}
+			if moe.ZLossCoef != 0 {
+				objective = graph.Add(objective, graph.MulScalar(l.Z, moe.ZLossCoef*part))
+			}
+		}
+		wrt := make([]*graph.Value, len(params))
+		for i, p := range params {
+			wrt[i] = state[p.Name]
+		}
+		out := graph.Grad(objective, wrt...)
+		for i, p := range params {
+			out[i] = graph.Constrain(out[i], placementSpec(m, p.Name))
+		}
+		// Each device's share, for the largest loss.
+		n := o.Mesh.Size()
+		perDevice := func(x *graph.Value) *graph.Value {
+			return graph.Sum(graph.Reshape(x, n, o.Rows/n), 1)
+		}
+		out = append(out, perDevice(l.Rows), perDevice(graph.Sum(batch[BatchValid], 1)))
+		if l.Aux != nil {
+			out = append(out, l.Aux, l.Z, l.ExpertTokens)
+		}
+		return out
+	}
+
+	var all []*graph.Value
+	if o.Passes <= 1 {
+		all = pass(batch)
+	} else {
+		var names []string
+		var xs, init []*graph.Value
+		for _, v := range []string{BatchTokens, BatchLabels, BatchValid, BatchPositions, BatchSegments} {
+			if batch[v] != nil {
+				names, xs = append(names, v), append(xs, batch[v])
+			}
+		}
+		for _, p := range params {
+			init = append(init, graph.Constrain(b.Zeros(p.Type(dtype.F32)), placementSpec(m, p.Name)))
+		}
+		init = append(init, b.Zeros(graph.T(dtype.F32, o.Mesh.Size())), b.Zeros(graph.T(dtype.F32, o.Mesh.Size())))
+		if moe := m.Config.MoE; moe != nil {
+			init = append(init, b.Scalar(dtype.F32, 0), b.Scalar(dtype.F32, 0), b.Zeros(graph.T(dtype.F32, moe.Experts)))
+		}
+		all, _ = b.Scan(init, xs, func(sum, row []*graph.Value) (next, ys []*graph.Value) {
+			one := map[string]*graph.Value{}
+			for i, n := range names {
+				one[n] = row[i]
+			}
+			for i, x := range pass(one) {
+				next = append(next, graph.Add(sum[i], x))
+			}
+			return next, nil
+		})
+	}
+	n := len(params)
+	s := sums{grads: all[:n], tokens: graph.Sum(batch[BatchValid])}
+	s.loss = graph.Div(graph.Sum(all[n]), total)
+	s.lossMax = graph.ReduceMax(graph.Div(all[n], graph.Max(all[n+1], b.Scalar(dtype.F32, 1))), 0)
+	if rest := all[n+2:]; len(rest) > 0 {
+		part := 1 / float64(max(1, o.Passes))
+		s.aux, s.z, s.experts = graph.MulScalar(rest[0], part), graph.MulScalar(rest[1], part), rest[2]
+	}
+	return s
+}
+
+func placementSpec(m *decoder.Model, name string) sharding.Spec {
+	return m.Placement.(placement).Spec(name)
+}
