@@ -36,5 +36,19 @@ func PeakBF16(deviceKind string) (float64, error) {
 	for _, c := range mesh.Chips() {
 		known = append(known, c.Kind)
 	}
-	return 0, fmt.Errorf("no peak FLOP rate is known for device kind %q%s; give it in the recipe", deviceKind, nearest.Hint(deviceKind, known))
+	return 0, fmt.Errorf("no peak FLOP rate is known for device kind %q%s; give it as metrics.peak_tflops", deviceKind, nearest.Hint(deviceKind, known))
+}
+
+// Peak is the bf16 rate in FLOP/s of one device: what the recipe says
+// (metrics.peak_tflops), else what is known of its kind. For the CPU it is 0,
+// unknown: its rate depends on the machine and is not worth a comparison. For
+// any other kind that is not known it is an error.
+func (c Config) Peak(deviceKind string) (float64, error) {
+	if c.PeakTFLOPs > 0 {
+		return c.PeakTFLOPs * 1e12, nil
+	}
+	if strings.EqualFold(deviceKind, "cpu") {
+		return 0, nil
+	}
+	return PeakBF16(deviceKind)
 }

@@ -1,0 +1,104 @@
+package metrics
+
+import "time"
+
+// Kind says what time was spent on.
+type Kind string
+
+const (
+	Compile    Kind = "compile"
+	Restore    Kind = "restore" // reading a checkpoint
+	Checkpoint Kind = "checkpoint"
+	Validate   Kind = "validation"
+)
+
+// pauses keeps the times without training: for the summary by kind, for windows
+// as intervals.
+type pauses struct {
+	now   func() time.Time
+	spent map[Kind]time.Duration
+	open  []*pause
+	ended [][2]time.Time // in order, apart, and not before the last drop
+}
+
+type pause struct {
+	kind  Kind
+	since time.Time // the time before it is accounted for
+	start time.Time
+}
+
+func (p *pauses) begin(k Kind) (end func()) {
+	now := p.now()
+	if n := len(p.open); n > 0 {
+		p.account(p.open[n-1], now)
+	}
+	mine := &pause{kind: k, since: now, start: now}
+	p.open = append(p.open, mine)
+	return func() { p.end(mine) }
+}
+
+func (p *pauses) account(o *pause, now time.Time) {
+	p.spent[o.kind] += now.Sub(o.since)
+	o.since = now
+}
+
+// end closes a pause and those that were opened within it.
+func (p *pauses) end(mine *pause) {
+	at := -1
+	for i, o := range p.open {
+		if o == mine {
+			at = i
+		}
+	}
+	if at < 0 {
+		return
+	}
+	now := p.now()
+	p.account(p.open[len(p.open)-1], now)
+	p.open = p.open[:at]
+	if at > 0 {
+		p.open[at-1].since = now
+		return
+	}
+	p.ended = append(p.ended, [2]time.Time{mine.start, now})
+}
+
+// within returns how much of the time from a to b was paused.
+func (p *pauses) within(a, b time.Time) time.Duration {
+	var sum time.Duration
+	add := func(from, to time.Time) {
+		if from.Before(a) {
+			from = a
+		}
+		if to.After(b) {
+			to = b
+		}
+		if to.After(from) {
+			sum += to.Sub(from)
+		}
+	}
+	for _, e := range p.ended {
+		add(e[0], e[1])
+	}
+	if len(p.open) > 0 {
+		add(p.open[0].start, b)
+	}
+	return sum
+}
+
+// drop forgets the intervals that end before t.
+func (p *pauses) drop(t time.Time) {
+	n := 0
+	for n < len(p.ended) && !p.ended[n][1].After(t) {
+		n++
+	}
+	p.ended = p.ended[n:]
+}
+
+// total returns the time of each kind, open pauses included.
+func (p *pauses) total() map[Kind]time.Duration {
+	if n := len(p.open); n > 0 {
+		p.account(p.open[n-1], p.now())
+	}
+	return p.spent
+}

@@ -1,0 +1,139 @@
+package metrics
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Summary is what a run did, from the start of the process to now.
+type Summary struct {
+	FirstStep, LastStep int64
+	Steps               int
+	Tokens, Padding     int64 // of these steps
+	TokensSeen          int64 // since the first step of training
+	FirstLoss, LastLoss float64
+	Validation          *Validation // the last, or nil
+	Skipped             int64
+	Memory              Memory
+
+	Wall     time.Duration
+	Train    time.Duration // in steps, without waiting for data
+	DataWait time.Duration
+	Paused   map[Kind]time.Duration
+	Rates    // over all steps
+	// PartialAttention: see MeterOptions.
+	PartialAttention bool
+	// Lost tells of sinks that could not write everything; see Recorder.Close.
+	Lost []Loss
+}
+
+// Summary sums the run up; it may be asked for at any time.
+func (m *Meter) Summary() *Summary {
+	t := &m.total
+	s := &Summary{
+		FirstStep: m.firstStep, LastStep: t.Step, Steps: t.Steps, Tokens: t.Tokens, Padding: t.Padding, TokensSeen: m.seen,
+		FirstLoss: m.first, LastLoss: m.last, Validation: m.validation, Skipped: t.Skipped, Memory: t.Memory,
+		Wall:   m.now().Sub(m.start),
+		Paused: maps.Clone(m.pauses.total()), Rates: m.rates(t.Tokens, t.Seconds),
+		PartialAttention: m.o.PartialAttention,
+	}
+	s.DataWait = time.Duration(t.DataSeconds * 1e9)
+	s.Train = time.Duration(t.Seconds*1e9) - s.DataWait
+	return s
+}
+
+// Other is the time that no kind accounts for: setting up, and what the steps
+// in flight had not given back yet.
+func (s *Summary) Other() time.Duration {
+	rest := s.Wall - s.Train - s.DataWait
+	for _, d := range s.Paused {
+		rest -= d
+	}
+	return max(rest, 0)
+}
+
+// String lays the summary out for reading.
+func (s *Summary) String() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	if s.Steps == 0 {
+		row("steps", "none")
+	} else {
+		row("steps", "%s (%d to %d)", thousands(float64(s.Steps), 0), s.FirstStep, s.LastStep)
+		row("loss", "%s at step %d, %s at step %d", decimals(s.FirstLoss, 0, 5), s.FirstStep, decimals(s.LastLoss, 0, 5), s.LastStep)
+	}
+	if v := s.Validation; v != nil {
+		row("validation loss", "%s at step %d", decimals(v.Loss, 0, 4), v.Step)
+	}
+	if s.Steps > 0 {
+		padding := ""
+		if s.Padding > 0 {
+			padding = fmt.Sprintf("; %.2f%% of the positions were padding", percent(float64(s.Padding), float64(s.Padding+s.Tokens)))
+		}
+		row("tokens", "%s, %s since step 1%s", thousands(float64(s.Tokens), 0), thousands(float64(s.TokensSeen), 0), padding)
+		row("tps", "%s tokens a second and device", thousands(s.TPS, 0))
+	}
+	s.flopRows(row)
+	row("memory", "%s", strings.TrimSpace(s.Memory.String()))
+	row("time", "%s", s.times())
+	row("skipped steps", "%d", s.Skipped)
+	for _, l := range s.Lost {
+		row("LOST", "%s", l)
+	}
+	w.Flush()
+	return b.String()
+}
+
+func (s *Summary) flopRows(row func(name, format string, args ...any)) {
+	if s.TFLOPs[TorchTitan] == 0 {
+		return
+	}
+	both := func(f func(c Convention) string) string {
+		return fmt.Sprintf("%s (%v: all of attention's square), %s (%v: the half below its diagonal)", f(TorchTitan), TorchTitan, f(Causal), Causal)
+	}
+	row("tflops", "%s", both(func(c Convention) string { return thousands(s.TFLOPs[c], 2) }))
+	if s.HasMFU {
+		row("mfu", "%s", both(s.mfu))
+	} else {
+		row("mfu", "N/A: the device's peak rate is not known (metrics.peak_tflops)")
+	}
+	if s.PartialAttention {
+		row("", "attention is counted over whole rows, but keeps to the documents in them")
+	}
+}
+
+// times lists the kinds of time, longest first, with their shares.
+func (s *Summary) times() string {
+	type entry struct {
+		name string
+		d    time.Duration
+	}
+	all := []entry{{"train", s.Train}, {"data wait", s.DataWait}, {"other", s.Other()}}
+	for _, k := range slices.Sorted(maps.Keys(s.Paused)) {
+		all = append(all, entry{string(k), s.Paused[k]})
+	}
+	slices.SortStableFunc(all, func(a, b entry) int { return int(min(max(b.d-a.d, -1), 1)) })
+	var parts []string
+	for _, e := range all {
+		if e.d > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s (%.1f%%)", e.name, round(e.d), percent(float64(e.d), float64(s.Wall))))
+		}
+	}
+	return round(s.Wall) + ": " + strings.Join(parts, ", ")
+}
+
+// round drops what nobody reads.
+func round(d time.Duration) string {
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	}
+	return d.Round(100 * time.Microsecond).String()
+}
