@@ -1,0 +1,5 @@
+//go:build !linux
+
+package compilecache
+
+var processor = features
