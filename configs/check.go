@@ -33,6 +33,7 @@ func (c *checking) all() {
 	c.devices()
 	c.data()
 	c.model()
+	c.optimizer()
 }
 
 // add records an error of a key, unless that key has a mistake already: its
@@ -88,6 +89,10 @@ func (c *checking) devices() {
 			return
 		}
 	}
+	if size(axes) > maxDevices {
+		c.add(recipekey.Errorf("parallelism.data_parallel_shard_degree", "%d devices are asked for in all; more than %d are taken for a mistake", size(axes), maxDevices))
+		return
+	}
 	if r.Mesh.Platform == "cpu" && size(axes) > mesh.MaxVirtualDevices {
 		c.add(recipekey.Errorf("parallelism.data_parallel_shard_degree", "%d devices are asked for in all; more than %d virtual devices on one machine are refused", size(axes), mesh.MaxVirtualDevices))
 		return
@@ -139,6 +144,20 @@ func (c *checking) model() {
 		c.add(recipekey.Errorf("model.override", "the model has %.2g parameters; more than %.0g are taken for a mistake", total, float64(maxParameters)))
 	}
 }
+
+// optimizer checks that the parameter groups fit the model.
+func (c *checking) optimizer() {
+	if !c.clean("model", "optimizer", "lr_scheduler", "training") {
+		return
+	}
+	_, err := c.recipe.NewOptimizer()
+	for _, e := range recipekey.Flatten(err) {
+		c.add(e)
+	}
+}
+
+// maxDevices is far beyond any machine, and small enough to list.
+const maxDevices = 1 << 20
 
 // maxParameters keeps sums of bytes far from the limits of int64.
 const maxParameters = 1e15

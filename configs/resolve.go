@@ -2,9 +2,12 @@ package configs
 
 import (
 	"titan/data"
+	"titan/dtype"
+	"titan/fsdp"
 	"titan/internal/recipekey"
 	"titan/mesh"
 	"titan/models/decoder"
+	"titan/optim"
 )
 
 // Decoder returns the dimensions of the model: those of the flavor, with what
@@ -79,6 +82,41 @@ func (r *Recipe) GlobalBatch() (int, error) {
 func (r *Recipe) TokensPerStep() (int64, error) {
 	n, err := r.GlobalBatch()
 	return int64(n) * int64(r.Training.SeqLen), err
+}
+
+// Placement returns where the parameters lie on a mesh with the axes of
+// MeshAxes.
+func (r *Recipe) Placement(m *mesh.Mesh) (*fsdp.Plan, error) {
+	c, err := r.Decoder()
+	if err != nil {
+		return nil, err
+	}
+	compute, err := dtype.Parse(r.Training.MixedPrecisionParam)
+	if err != nil {
+		return nil, err
+	}
+	reduce, err := dtype.Parse(r.Training.MixedPrecisionReduce)
+	if err != nil {
+		return nil, err
+	}
+	var params []fsdp.Param
+	for _, p := range c.Params() {
+		params = append(params, fsdp.Param{Name: p.Name, Shape: p.Shape, Axes: p.Axes})
+	}
+	return fsdp.New(m, params, fsdp.Options{Compute: compute, Reduce: reduce, Reshard: r.Parallelism.ReshardAfterForward()})
+}
+
+// NewOptimizer returns the optimizer of the model's parameters.
+func (r *Recipe) NewOptimizer() (*optim.Optimizer, error) {
+	c, err := r.Decoder()
+	if err != nil {
+		return nil, err
+	}
+	var params []optim.Param
+	for _, p := range c.Params() {
+		params = append(params, optim.Param{Name: p.Name, Shape: p.Shape})
+	}
+	return optim.New(r.Optimizer, r.LRScheduler, r.Training.Steps, r.Training.MaxNorm, params)
 }
 
 // Sources returns the datasets of training: data.sources, or the one of

@@ -1,8 +1,12 @@
 package configs
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
+
+	"titan/internal/nearest"
 )
 
 // Key documents one key of a recipe.
@@ -59,6 +63,26 @@ func schemaOf(section string, v reflect.Value, ofElements bool) []Key {
 
 func isTables(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
+}
+
+// Sections returns the names of all tables of a recipe, such as
+// "optimizer.param_groups", in the order of Schema.
+func Sections() []string { return slices.Clone(sections[1:]) }
+
+// SchemaOf documents one table and those in it. An unknown name is an error that
+// names the nearest.
+func SchemaOf(section string) ([]Key, error) {
+	section = strings.Trim(section, "[]")
+	var keys []Key
+	for _, k := range Schema() {
+		if section != "" && within(k.Section, section) {
+			keys = append(keys, k)
+		}
+	}
+	if keys == nil {
+		return nil, fmt.Errorf("there is no section %q%s", section, nearest.Hint(section, Sections()))
+	}
+	return keys, nil
 }
 
 // SectionDoc returns what a section is for.

@@ -24,6 +24,9 @@ var platforms = []string{"cpu", "tpu", "cuda"}
 // each has threads and memory of its own.
 const MaxVirtualDevices = 1024
 
+// maxDevices is far beyond any machine, and small enough to list.
+const maxDevices = 1 << 20
+
 // DefaultConfig returns the values of [mesh] in a recipe that does not set them.
 func DefaultConfig() Config { return Config{Platform: "cpu"} }
 
@@ -39,6 +42,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.Devices < 0:
 		add("devices", "is %d and must be positive, or 0 for as many as are needed", c.Devices)
+	case c.Devices > maxDevices:
+		add("devices", "is %d and must be at most %d", c.Devices, maxDevices)
 	case c.Platform == "cpu" && c.Devices > MaxVirtualDevices:
 		add("devices", "is %d; more than %d virtual devices on one machine are refused", c.Devices, MaxVirtualDevices)
 	}
@@ -49,6 +54,8 @@ func (c Config) Validate() error {
 	switch {
 	case err != nil:
 		add("topology", "%s", strings.TrimPrefix(err.Error(), "mesh: "))
+	case t.Devices() > maxDevices:
+		add("topology", "%v has %d devices, more than %d", t, t.Devices(), maxDevices)
 	case c.Platform == "cpu" || c.Platform == "cuda":
 		add("topology", "is %q, but platform is %q: topologies are those of TPUs; set platform = \"tpu\" or leave it out", c.Topology, c.Platform)
 	case c.Devices > 0 && c.Devices != t.Devices():

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"titan/configs"
+	"titan/dtype"
+	"titan/mesh"
+)
+
+func newConfigCheck() *cobra.Command {
+	var flags recipeFlags
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Check a recipe without running it: mesh, parameters, bytes, batches",
+		Long: `Check a recipe without running it, and say what it comes to. Bytes are those of
+what is kept from step to step and of the gradients; activations and what the
+compiler needs in between come on top.`,
+		Example: "  titan config check --config llama3_70b",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			r, origins, err := flags.load(c)
+			if err != nil {
+				return err
+			}
+			text, err := checked(r, origins)
+			if err != nil {
+				return err
+			}
+			_, err = io.WriteString(c.OutOrStdout(), text)
+			return err
+		},
+	}
+	flags.add(c)
+	return c
+}
+
+// checked describes a recipe that Load accepted.
+func checked(r *configs.Recipe, origins *configs.Origins) (string, error) {
+	var b strings.Builder
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(&b, "%-10s"+format+"\n", append([]any{what}, args...)...)
+	}
+
+	model, err := r.Decoder()
+	if err != nil {
+		return "", err
+	}
+	axes, err := r.MeshAxes()
+	if err != nil {
+		return "", err
+	}
+	m, err := mesh.New(axes, nil)
+	if err != nil {
+		return "", err
+	}
+	plan, err := r.Placement(m)
+	if err != nil {
+		return "", err
+	}
+	micro, err := r.MicroSteps()
+	if err != nil {
+		return "", err
+	}
+	tokens, err := r.TokensPerStep()
+	if err != nil {
+		return "", err
+	}
+	batch, err := r.GlobalBatch()
+	if err != nil {
+		return "", err
+	}
+	moment, err := dtype.Parse(r.Optimizer.StateDType)
+	if err != nil {
+		return "", err
+	}
+
+	line("recipe", "%s", strings.Join(origins.Files, " ← "))
+	all, _, routed := model.Count()
+	active := ""
+	if model.MoE != nil && routed > 0 {
+		active = fmt.Sprintf(", %s of them for each token", thousands(all-routed+routed*int64(model.MoE.TopK)/int64(model.MoE.Experts)))
+	}
+	line("model", "%s %s: %s parameters%s", r.Model.Name, r.Model.Flavor, thousands(all), active)
+	on := r.Mesh.Platform
+	if r.Mesh.Topology != "" {
+		on += " " + r.Mesh.Topology
+	}
+	line("mesh", "%v, %s", m, on)
+	passes := "one pass"
+	if micro > 1 {
+		passes = fmt.Sprintf("%d passes", micro)
+	}
+	line("batch", "%s sequences of %s tokens in %s, %s a device: %s tokens a step", thousands(int64(batch)), thousands(int64(r.Training.SeqLen)),
+		passes, thousands(int64(r.Training.LocalBatchSize)), thousands(tokens))
+	line("run", "%s steps, %s tokens", thousands(int64(r.Training.Steps)), thousands(tokens*int64(r.Training.Steps)))
+
+	params := plan.Bytes(4)
+	state := 2 * plan.Bytes(moment.Size())
+	line("memory", "a device: parameters %s, gradients %s, optimizer state %s; %s in all, and activations",
+		binarySize(params), binarySize(params), binarySize(state), binarySize(2*params+state))
+	why := map[string][]string{} // parameters by the reason why they are not sharded
+	for _, w := range plan.Whole() {
+		why[w.Reason] = append(why[w.Reason], w.Name)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(why)) {
+		line("unsharded", "%s: %s", reason, strings.Join(why[reason], ", "))
+	}
+
+	for _, w := range append(r.Warnings(), missing(r)...) {
+		line("note", "%s", w)
+	}
+	line("ok", "recipe %.12s", r.Hash())
+	return b.String(), nil
+}
+
+// missing says which inputs of a run are not there. It is no mistake of the
+// recipe: it may be checked on another machine than it runs on.
+func missing(r *configs.Recipe) []string {
+	var out []string
+	absent := func(key, path string) {
+		if _, err := os.Stat(path); err != nil {
+			out = append(out, fmt.Sprintf("%s: there is no %s here", key, path))
+		}
+	}
+	sources, err := r.Sources()
+	if err != nil {
+		out = append(out, err.Error())
+	}
+	for _, s := range sources {
+		absent("data", s.Prefix+".idx")
+	}
+	if r.Validation.Enable {
+		absent("validation.dataset_path", r.Validation.DatasetPath+".idx")
+	}
+	if r.Model.HFAssetsPath != "" {
+		absent("model.hf_assets_path", r.Model.HFAssetsPath)
+	}
+	return out
+}
+
+// thousands writes an integer with commas.
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// binarySize writes bytes as KiB, MiB or GiB.
+func binarySize(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.2f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.2f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
