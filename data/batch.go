@@ -20,8 +20,9 @@ type Batch struct {
 	Segments []int32
 	// LossMask is 1 where the label counts and 0 elsewhere.
 	LossMask []float32
-	// Valid is the number of labels that count.
-	Valid int64
+	// Valid is the number of labels that count. Tokens is that of the positions
+	// that are no padding: with MaskBoundaries, more.
+	Valid, Tokens int64
 	// Sources has, for each row, where it is from.
 	Sources []Origin
 }
@@ -104,6 +105,7 @@ func (l *Loader) fill(b *Batch, i int, from Origin, buf []int32, starts []int64)
 			return starts, err
 		}
 		n = len(buf) - 1
+		b.Tokens += int64(n)
 		var err error
 		if starts, err = s.Starts(starts, at+1, at+int64(len(buf))); err != nil {
 			return starts, err

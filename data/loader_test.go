@@ -232,7 +232,7 @@ func TestDocumentBoundaries(t *testing.T) {
 	require.Equal(t, []int32{0, 1, 2, 0, 0, 1, 2, 3}, b.Positions)
 	require.Equal(t, []int32{1, 1, 1, 2, 3, 3, 3, 3}, b.Segments)
 	require.Equal(t, []float32{1, 1, 0, 0, 1, 1, 1, 1}, b.LossMask)
-	require.EqualValues(t, 6, b.Valid)
+	require.EqualValues(t, []int64{6, 8}, []int64{b.Valid, b.Tokens})
 	b, err = l.Batch(1, []int{0})
 	require.NoError(t, err)
 	require.Equal(t, []int32{8, 9, 9, 9, 9, 9, 9, 9}, b.Inputs)
@@ -240,6 +240,7 @@ func TestDocumentBoundaries(t *testing.T) {
 	require.Equal(t, []int32{0, 0, 0, 0, 0, 0, 0, 0}, b.Positions)
 	require.Equal(t, []int32{1, 2, 0, 0, 0, 0, 0, 0}, b.Segments)
 	require.Equal(t, []float32{0, 1, 0, 0, 0, 0, 0, 0}, b.LossMask)
+	require.EqualValues(t, []int64{1, 2}, []int64{b.Valid, b.Tokens}, "padding is no token, a masked boundary is")
 
 	o.ResetPositions, o.IsolateDocuments, o.MaskBoundaries = false, false, false
 	b, err = open(t, o).Batch(0, []int{0})
@@ -431,4 +432,15 @@ func BenchmarkBatch(b *testing.B) {
 		}
 		step++
 	}
+}
+
+func TestConfigOptions(t *testing.T) {
+	c := DefaultConfig()
+	require.Empty(t, c.Options("").Sources)
+	require.Equal(t, []Source{{Prefix: "a"}}, c.Options("a").Sources)
+	c.Sources = []SourceConfig{{Path: "x", Weight: 2}, {Path: "y", Weight: 1}}
+	c.MaskBoundaries = true
+	o := c.Options("a")
+	require.Equal(t, []Source{{Prefix: "x", Weight: 2}, {Prefix: "y", Weight: 1}}, o.Sources)
+	require.True(t, o.MaskBoundaries && !o.IsolateDocuments && !o.ResetPositions)
 }

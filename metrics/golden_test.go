@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"titan/models"
 )
 
 // TorchTitan's own example: Llama-3 8B at 8k, against a peak of 989 TFLOP/s.
@@ -55,4 +57,90 @@ func TestPeakIsNeverGuessed(t *testing.T) {
 	}
 	_, err := PeakBF16("cpu")
 	require.ErrorContains(t, err, `"cpu"`)
+}
+
+// llama returns Llama 3.1 of a size by its published dimensions.
+func llama(layers, dim, heads, ffn int) ModelShape {
+	const kv, hd, vocab = 8, 128, 128256
+	attn := int64(dim*heads*hd*2 + dim*kv*hd*2)
+	params := 2*int64(vocab)*int64(dim) + int64(dim) + int64(layers)*(attn+2*int64(dim)+3*int64(dim)*int64(ffn))
+	return ModelShape{Params: params, Embedding: vocab * int64(dim), Layers: layers, Heads: heads, HeadDimQK: hd, HeadDimV: hd}
+}
+
+// MaxText's published recipes on TPU v7x: tokens a second and chip follow from
+// batch and step time, TFLOP/s a chip from those and the FLOPs of a token under
+// the causal convention.
+func TestPublishedMaxText(t *testing.T) {
+	m70, m405 := llama(80, 8192, 64, 28672), llama(126, 16384, 128, 53248)
+	require.EqualValues(t, 8030261248, llama(32, 4096, 32, 14336).Params)
+	require.EqualValues(t, 70553706496, m70.Params)
+	require.EqualValues(t, 405853388800, m405.Params)
+	for _, row := range []struct {
+		name               string
+		m                  ModelShape
+		seq, chips, batch  int
+		tps, tflops, steps float64 // of a chip; 0: not published
+	}{
+		{"405B, 8k", m405, 8192, 256, 1536, 499.77, 1261.4, 98.34},
+		{"70B, 8k", m70, 8192, 64, 256, 2686.98, 1207.05, 12.20},
+		{"70B, 8k, 256 chips", m70, 8192, 256, 1024, 2670.55, 0, 12.27},
+		{"70B, 128k", m70, 131072, 256, 64, 963.03, 0, 34.02},
+		{"235B-A22B, 4k", qwen235b(), 4096, 256, 8192, 4245.89, 629.79, 30.87},
+	} {
+		require.InEpsilon(t, row.tps, TokensPerSecond(row.batch*row.seq, row.steps, row.chips), 1e-3, row.name)
+		if row.tflops > 0 {
+			require.InEpsilon(t, row.tflops, row.m.FlopsPerToken(row.seq).TFLOPs(Causal, row.tps), 1e-4, row.name)
+		}
+	}
+	// "405B on 1,024 chips, 8k: about 500 tokens a second and chip, MFU above 50%."
+	chip := 2307e12
+	require.Greater(t, m405.FlopsPerToken(8192).Utilization(Causal, 500, chip).Percent, 50.0)
+	// The conventions differ by half of attention: at 128k by hand,
+	// (6·69.503e9 + 6·80·64·256·131072) / (6·69.503e9 + 3·80·64·256·131072).
+	f := m70.FlopsPerToken(131072)
+	require.InEpsilon(t, 1.5528, f.Total(TorchTitan)/f.Total(Causal), 1e-4)
+}
+
+// Every peak of the reference.
+func TestPeaks(t *testing.T) {
+	for kind, tflops := range map[string]float64{
+		"NVIDIA A100-SXM4-80GB": 312, "NVIDIA H100 80GB HBM3": 989, "NVIDIA H200": 989, "NVIDIA B200": 2250, "NVIDIA GB200": 2500,
+		"AMD Instinct MI300X": 1300, "AMD Instinct MI355X": 2500,
+		"TPU v4": 275, "TPU v5 lite": 197, "TPU v5": 459, "TPU v6 lite": 918, "tpu7x": 1153.5,
+		"v5e": 197, "v5p": 459, "v6e": 918,
+	} {
+		got, err := PeakBF16(kind)
+		require.NoError(t, err, kind)
+		require.Equal(t, tflops*1e12, got, kind)
+	}
+	// The recipe decides over all; the CPU has none, and nothing is guessed.
+	for _, c := range []struct {
+		recipe float64
+		kind   string
+		want   float64
+	}{{0, "cpu", 0}, {0, "TPU v4", 275e12}, {1.5, "cpu", 1.5e12}, {100, "TPU v4", 100e12}, {7, "unheard of", 7e12}} {
+		got, err := Config{PeakTFLOPs: c.recipe}.Peak(c.kind)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+	}
+	_, err := Config{}.Peak("NVIDIA L4")
+	require.ErrorContains(t, err, `"NVIDIA L4"`)
+	require.ErrorContains(t, err, "metrics.peak_tflops")
+}
+
+// A decoder's own count of its parameters gives the same shapes.
+func TestShapeOf(t *testing.T) {
+	for _, c := range []struct {
+		family, flavor string
+		want           ModelShape
+	}{{"llama3", "8B", llama(32, 4096, 32, 14336)}, {"llama3", "70B", llama(80, 8192, 64, 28672)}, {"llama3", "405B", llama(126, 16384, 128, 53248)}, {"qwen3_moe", "235B-A22B", qwen235b()}} {
+		d, err := models.Lookup(c.family, c.flavor)
+		require.NoError(t, err)
+		require.Equal(t, c.want, ShapeOf(&d), "%s %s", c.family, c.flavor)
+	}
+	d, err := models.Lookup("qwen3", "0.6B")
+	require.NoError(t, err)
+	s := ShapeOf(&d)
+	require.True(t, s.Tied)
+	require.Equal(t, s.Params, s.Active(), "a tied embedding multiplies as the output layer")
 }
