@@ -205,14 +205,16 @@ func (p *Plan) Region(b *graph.Builder, args []*graph.Value, params []string, ou
 	return b.ShardMap(args, in, slices.Repeat([]sharding.Spec{rows}, outs), f)
 }
 
-// Gather returns a stored parameter whole, in the compute type, in a region.
+// Gather returns a stored parameter whole, in the compute type, in a region. It
+// is marked as differing from device to device, so that gradients reach Scatter
+// before anything has summed them.
 func (p *Plan) Gather(stored *graph.Value, name string) *graph.Value {
 	_, dim := p.of(stored, name)
 	y := graph.Convert(stored, p.options.Compute)
-	if dim < 0 {
-		return y
+	if dim >= 0 {
+		y = graph.AllGather(y, dim, AxisShard)
 	}
-	return graph.AllGather(y, dim, AxisShard)
+	return graph.Spread(y, AxisReplicate, AxisShard)
 }
 
 // Scatter sums the devices' gradients of a gathered parameter, in a region, and

@@ -19,6 +19,19 @@ func init() {
 	})
 }
 
+// Spread marks x as differing along axes of the manual region, although devices
+// hold equal copies of it. It computes nothing. Its transpose is the sum over
+// devices: whatever reads the result leaves its cotangents unsummed, so that
+// they are added up once, here, and not at every use.
+func Spread(x *Value, axes ...string) *Value {
+	b := x.b()
+	set := b.axisSetOf("spread", axes)
+	if set&^b.top().manual != 0 {
+		b.fail("spread", "axes %s are not manual here; Spread works inside a ShardMap over them", quoted(b.m.axisNames(set&^b.top().manual)))
+	}
+	return b.levelTo(b.use("spread", x), set)
+}
+
 // levelVary spreads the operands of op over the union of their axes.
 func (b *Builder) levelVary(op *Op) {
 	var all axisSet

@@ -152,28 +152,54 @@ func put(t *testing.T, c *Compiled, s *State, whole map[string][]float32) {
 	}
 }
 
+var goldenNames = []string{"llama", "llama_rope3", "qwen3_tied", "qwen3_untied", "qwen3_moe"}
+
+func goldenOptions(t *testing.T, g *golden, m *mesh.Mesh, rows int) StepOptions {
+	model := g.model
+	if model.MoE != nil {
+		moe := *model.MoE
+		moe.AuxLossCoef = 0 // not in the reference's loss
+		model.MoE = &moe
+	}
+	return StepOptions{
+		Model: model, Placement: f32Placement, Mesh: m, Optimizer: goldenOptimizer(t, model),
+		Options: decoder.Options{Remat: decoder.ActivationCheckpoint{Mode: "none"}},
+		Rows:    rows, SeqLen: 32, MomentsFirst: true,
+	}
+}
+
+// padded returns the arrays of batch k, filled up to rows: more devices than
+// sequences work on padding.
+func (g *golden) padded(t *testing.T, k, rows int, masked bool) [][]byte {
+	tokens, labels, valid := g.batch(t, k)
+	if masked {
+		labels = ints(t, g.io, "labels_masked")
+		for i, l := range labels {
+			if l < 0 {
+				labels[i], valid[i] = 0, 0
+			}
+		}
+	}
+	pad := (rows - 2) * 32
+	for i := range pad { // the same tokens again: not every expert is empty there
+		tokens = append(tokens, tokens[i%64])
+	}
+	labels, valid = append(labels, make([]int32, pad)...), append(valid, make([]float32, pad)...)
+	return [][]byte{pjrt.AsBytes(tokens), pjrt.AsBytes(labels), pjrt.AsBytes(valid)}
+}
+
 var meshes = []struct{ replicate, shard int }{{1, 1}, {1, 8}, {2, 4}}
 
 // Ten steps of training from the reference's parameters on its batches.
 func TestGoldenTraining(t *testing.T) {
-	for _, name := range []string{"llama", "llama_rope3", "qwen3_tied", "qwen3_untied", "qwen3_moe"} {
+	for _, name := range goldenNames {
 		g := loadGolden(t, name)
 		initial, final := g.ours(t, "model.safetensors"), g.ours(t, "final.safetensors")
 		for _, ms := range meshes {
 			t.Run(fmt.Sprintf("%s/%dx%d", name, ms.replicate, ms.shard), func(t *testing.T) {
 				m := testMesh(t, ms.replicate, ms.shard)
-				model := g.model
-				if model.MoE != nil {
-					moe := *model.MoE
-					moe.AuxLossCoef = 0 // not in the reference's loss
-					model.MoE = &moe
-				}
 				rows := max(2, m.Size())
-				o := StepOptions{
-					Model: model, Placement: f32Placement, Mesh: m, Optimizer: goldenOptimizer(t, model),
-					Options: decoder.Options{Remat: decoder.ActivationCheckpoint{Mode: "none"}},
-					Rows:    rows, SeqLen: 32, MomentsFirst: true,
-				}
+				o := goldenOptions(t, g, m, rows)
 				step, err := BuildStep(o)
 				require.NoError(t, err)
 				exe, err := Machine{Client: xlatest.CPU(t), Mesh: m}.Compile(step.Module)
@@ -184,20 +210,13 @@ func TestGoldenTraining(t *testing.T) {
 				defer s.Close()
 				put(t, exe, s, initial)
 				for k := range 10 {
-					tokens, labels, valid := g.batch(t, k%3)
-					// More devices than sequences: the rest is padding.
-					pad := (rows - 2) * 32
-					tokens, labels, valid = append(tokens, make([]int32, pad)...), append(labels, make([]int32, pad)...), append(valid, make([]float32, pad)...)
-					if pad > 0 && model.MoE != nil {
-						copy(tokens[64:], tokens[:64])
-					}
 					r := &Running{exe: exe, step: step, state: s}
-					metrics, err := r.Step(o.Optimizer.Rates(k), [][]byte{pjrt.AsBytes(tokens), pjrt.AsBytes(labels), pjrt.AsBytes(valid)})
+					metrics, err := r.Step(o.Optimizer.Rates(k), g.padded(t, k%3, rows, false))
 					require.NoError(t, err)
 					require.InDelta(t, g.expected.Losses[k], metrics[MetricLoss], 1e-5, "loss of step %d", k)
 					require.InEpsilon(t, g.expected.Norms[k], metrics[MetricGradNorm], 1e-5, "gradient norm of step %d", k)
 					require.EqualValues(t, 64, metrics[MetricTokens])
-					if k == 0 && g.expected.Aux > 0 && pad == 0 {
+					if k == 0 && g.expected.Aux > 0 && rows == 2 {
 						require.InDelta(t, g.expected.Aux, metrics[MetricAux], 1e-5)
 					}
 				}
@@ -219,4 +238,88 @@ func TestGoldenTraining(t *testing.T) {
 	}
 }
 
-var _ = graph.F32
+// Loss, masked loss and every gradient of the first batch, and its logits.
+func TestGoldenGradients(t *testing.T) {
+	for _, name := range goldenNames {
+		g := loadGolden(t, name)
+		initial, want := g.ours(t, "model.safetensors"), g.ours(t, "grads.safetensors")
+		raw, err := g.io.Bytes("logits")
+		require.NoError(t, err)
+		logits := floats(raw)
+		for _, ms := range meshes {
+			t.Run(fmt.Sprintf("%s/%dx%d", name, ms.replicate, ms.shard), func(t *testing.T) {
+				m := testMesh(t, ms.replicate, ms.shard)
+				rows := max(2, m.Size())
+				o := goldenOptions(t, g, m, rows)
+				plan, err := NewPlan(m, o.Model, o.Placement)
+				require.NoError(t, err)
+				vars := append(ParamVars(plan, o.Model), batchVars(plan, o)...)
+				mod, err := graph.Trace("gradients", m, func(b *graph.Builder) error {
+					in := map[string]*graph.Value{}
+					for _, v := range vars {
+						in[v.Name] = b.Input(v.Name, v.Type, graph.Sharded(v.Spec))
+					}
+					model := &decoder.Model{Config: o.Model, Placement: placement{plan}, Options: o.Options}
+					s := accumulate(b, model, in, in, o)
+					b.Output("loss", s.loss, graph.Sharded(sharding.Replicated(0)))
+					for i, p := range o.Model.Params() {
+						b.Output(p.Name, s.grads[i], graph.Sharded(plan.Spec(p.Name)))
+					}
+					b.Output("logits", model.Logits(b, in, decoder.Batch{Tokens: in[BatchTokens]}), graph.Sharded(plan.BatchSpec(3, 0)))
+					return nil
+				})
+				require.NoError(t, err)
+				exe, err := Machine{Client: xlatest.CPU(t), Mesh: m}.Compile(mod)
+				require.NoError(t, err)
+				defer exe.Close()
+				run := func(batch [][]byte) map[string][]float32 {
+					args := make([][]*pjrt.Buffer, m.Size())
+					for i, v := range vars {
+						data := pjrt.AsBytes(initial[v.Name])
+						if k := i - len(initial); k >= 0 {
+							data = batch[k]
+						}
+						parts, err := exe.Put(i, data)
+						require.NoError(t, err)
+						for p := range parts {
+							args[p] = append(args[p], parts[p])
+						}
+					}
+					outs, err := exe.Exe.Run(args, pjrt.ExecuteOptions{})
+					require.NoError(t, err)
+					defer pjrt.CloseBuffers(append(outs, args...)...)
+					got := map[string][]float32{}
+					for i, l := range exe.outputs {
+						var shards [][]byte
+						for p := range outs {
+							raw, err := outs[p][i].Bytes()
+							require.NoError(t, err)
+							shards = append(shards, raw)
+						}
+						require.NoError(t, l.CheckReplicas(shards, 4))
+						raw, err := l.Join(shards, 4)
+						require.NoError(t, err)
+						got[mod.Outputs()[i].Name] = floats(raw)
+					}
+					return got
+				}
+				batch, masked := g.padded(t, 0, rows, false), g.padded(t, 0, rows, true)
+				got := run(batch)
+				require.InDelta(t, g.expected.Loss, got["loss"][0], 5e-6)
+				for i, x := range logits {
+					require.InDelta(t, x, got["logits"][i], 3e-5, "logit %d", i)
+				}
+				for name, w := range want {
+					most := 0.0
+					for _, x := range w {
+						most = max(most, math.Abs(float64(x)))
+					}
+					for i, x := range w {
+						require.InDelta(t, x, got[name][i], 1e-5*most, "gradient of %s[%d], largest %g", name, i, most)
+					}
+				}
+				require.InDelta(t, g.expected.LossMasked, run(masked)["loss"][0], 5e-6)
+			})
+		}
+	}
+}
