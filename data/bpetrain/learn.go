@@ -103,6 +103,7 @@ func learn(ctx context.Context, counts map[string]int64, size int, min int64, pr
 		}
 		l.merge(top.key, p)
 	}
+	progress(len(l.tokens))
 	return l, nil
 }
 

@@ -36,6 +36,7 @@ type Bar struct {
 	now   func() time.Time
 
 	bar   *pb.ProgressBar // nil where out is no terminal
+	ended bool
 	start time.Time
 	last  time.Time
 }
@@ -96,9 +97,11 @@ func (b *Bar) amount(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// Done ends the bar; the terminal's line is free again.
+// Done ends the bar; the terminal's line is free again. A second call does
+// nothing.
 func (b *Bar) Done() {
-	if b.bar != nil && b.bar.IsStarted() {
+	if b.bar != nil && b.bar.IsStarted() && !b.ended {
+		b.ended = true
 		b.bar.Finish()
 	}
 }
