@@ -36,15 +36,17 @@ func (c *checking) all() {
 	c.optimizer()
 }
 
-// add records an error of a key, unless that key has a mistake already: its
-// value is then not what the recipe says.
+// add records an error of a key, unless its value could not be read: it is then
+// not what the recipe says.
 func (c *checking) add(err error) {
 	var k *recipekey.Error
 	if !errors.As(err, &k) {
 		k = &recipekey.Error{Msg: err.Error()}
 	}
-	if k.Key != "" && !c.clean(k.Key) {
-		return
+	for _, p := range c.decoding.problems {
+		if k.Key != "" && (within(k.Key, p.Key) || within(p.Key, k.Key)) {
+			return
+		}
 	}
 	place := c.decoding.placeOf(k.Key)
 	if place == (Place{}) {
@@ -84,6 +86,10 @@ func (c *checking) devices() {
 		return
 	}
 	if t, err := mesh.ParseTopology(r.Mesh.Topology); r.Mesh.Topology != "" && err == nil {
+		if n := r.Parallelism.Replicate; t.Slices > 1 && n != t.Slices {
+			c.add(recipekey.Errorf("parallelism.data_parallel_replicate_degree", "is %d, but the topology %v has %d slices: parameters are sharded within a slice and replicated across them; set it to %d", n, t, t.Slices, t.Slices))
+			return
+		}
 		if err := t.CheckAxes(axes); err != nil {
 			c.add(recipekey.Errorf("mesh.topology", "%s", strings.TrimPrefix(err.Error(), "mesh: ")))
 			return

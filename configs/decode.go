@@ -76,6 +76,10 @@ func (d *decoding) value(key string, n *node, to reflect.Value) {
 			want(arrayHint(key, n, to.Type()))
 			return
 		}
+		if len(n.elems) == 0 {
+			to.SetZero() // as in a section's defaults
+			return
+		}
 		s := reflect.MakeSlice(to.Type(), len(n.elems), len(n.elems))
 		for i, e := range n.elems {
 			d.value(recipekey.Index(key, i), e, s.Index(i))
@@ -103,7 +107,7 @@ func (d *decoding) value(key string, n *node, to reflect.Value) {
 		case n.kind != floatKind:
 			want("")
 		case math.IsNaN(n.f) || math.IsInf(n.f, 0):
-			want("")
+			d.bad(n, key, "is %s and must be a finite number", formatFloat(n.f))
 		default:
 			to.SetFloat(n.f)
 		}
@@ -163,19 +167,19 @@ func typeName(t reflect.Type) string {
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Float64:
-		return "a finite number"
+		return "a number"
 	}
 	return "an integer"
 }
 
-// placeOf returns where a key was set, or else the table it would be in; the
-// zero Place if neither was.
+// placeOf returns where a key was set, or else the innermost table around it
+// that was; the zero Place if none was.
 func (d *decoding) placeOf(key string) Place {
-	if p, ok := d.places[key]; ok {
-		return p
-	}
-	if at := strings.LastIndexAny(key, ".["); at > 0 && strings.Contains(key, "[") {
-		return d.placeOf(key[:at]) // an element's own table
+	for key != "" {
+		if p, ok := d.places[key]; ok {
+			return p
+		}
+		key = key[:max(0, strings.LastIndexAny(key, ".["))]
 	}
 	return Place{}
 }

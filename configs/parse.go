@@ -34,7 +34,7 @@ func parse(content []byte, file string, order int) (*node, []Problem) {
 	case err != nil:
 		return nil, []Problem{syntax(err, at)}
 	case b.parser.Error() != nil:
-		return nil, []Problem{{at(0), "", "no TOML: " + b.parser.Error().Error()}}
+		return nil, []Problem{{at(0), "", "not TOML: " + b.parser.Error().Error()}}
 	}
 	return b.root, nil
 }
@@ -43,10 +43,10 @@ func parse(content []byte, file string, order int) (*node, []Problem) {
 func syntax(err error, at func(int) Place) Problem {
 	var d *toml.DecodeError
 	if !errors.As(err, &d) {
-		return Problem{at(0), "", "no TOML: " + err.Error()}
+		return Problem{at(0), "", "not TOML: " + err.Error()}
 	}
 	line, column := d.Position()
-	return Problem{at(line), "", fmt.Sprintf("no TOML at column %d: %s", column, strings.TrimPrefix(d.Error(), "toml: "))}
+	return Problem{at(line), "", fmt.Sprintf("column %d: not TOML: %s", column, strings.TrimPrefix(d.Error(), "toml: "))}
 }
 
 // notUTF8 returns the first line that is not UTF-8, 0 if there is none.

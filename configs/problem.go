@@ -24,9 +24,9 @@ func (p Place) String() string {
 	case p.File == "":
 		return "default"
 	case p.Line == 0:
-		return p.File
+		return oneLine(p.File)
 	}
-	return fmt.Sprintf("%s:%d", p.File, p.Line)
+	return fmt.Sprintf("%s:%d", oneLine(p.File), p.Line)
 }
 
 // setOrder sorts places on the command line behind those in files.
@@ -77,14 +77,19 @@ func fail(problems []Problem) error {
 // shorten keeps what is quoted in a message to one line of readable length.
 func shorten(s string) string {
 	const most = 60
-	s = strings.Map(func(r rune) rune {
+	s = oneLine(s)
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// oneLine replaces control characters by spaces.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
 	}, s)
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

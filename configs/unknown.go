@@ -28,6 +28,9 @@ func whyUnknown(table, name string, n *node) string {
 	if table == "" && n.kind == tableKind {
 		return "unknown section" + nearest.Hint(name, known)
 	}
+	if table == "" {
+		known = append(known, extendsKey)
+	}
 	if name == extendsKey {
 		return "belongs at the top of the file, before the first section"
 	}
@@ -40,7 +43,7 @@ func whyUnknown(table, name string, n *node) string {
 	}
 	switch {
 	case len(elsewhere) == 0 && near == "" && table == "":
-		return "unknown key; there are only sections here and extends" + nearest.Hint(name, known)
+		return "unknown key; before the first section there is only extends"
 	case len(elsewhere) == 0:
 		return "unknown key" + nearest.Hint(name, known)
 	case near != "" && table != "":

@@ -37,7 +37,11 @@ func (c Config) Validate() error {
 		errs = append(errs, recipekey.Errorf("mesh."+key, format, args...))
 	}
 	if !slices.Contains(platforms, c.Platform) && !strings.ContainsAny(c.Platform, `/\`) {
-		add("platform", "is %q, which is neither a plugin nor a path%s", c.Platform, nearest.Hint(c.Platform, platforms))
+		hint := nearest.Hint(c.Platform, platforms)
+		if strings.EqualFold(c.Platform, "gpu") {
+			hint = `; did you mean "cuda"?`
+		}
+		add("platform", "is %q, which is neither a plugin nor a path%s", c.Platform, hint)
 	}
 	switch {
 	case c.Devices < 0:

@@ -46,10 +46,8 @@ func (c Config) Validate() error {
 			errs = append(errs, recipekey.Errorf("model.override."+k, "is for models with experts, and %s %s has none", c.Name, c.Flavor))
 		}
 	}
-	if err := bounded(&c.Override); err != nil {
-		errs = append(errs, err)
-		return errors.Join(errs...) // the checks below count layers
-	}
+	// The checks below count layers, and so must not see what is out of bounds.
+	errs = append(errs, dropUnbounded(&c.Override))
 	resolved := c.Override.Apply(flavor)
 	for _, e := range recipekey.Flatten(resolved.Validate()) {
 		errs = append(errs, blame(&c.Override, e.Error()))
@@ -73,8 +71,9 @@ const (
 	maxDimension = math.MaxInt32
 )
 
-// bounded refuses dimensions whose products would overflow.
-func bounded(o *decoder.Override) error {
+// dropUnbounded refuses dimensions whose products would overflow, and unsets
+// them.
+func dropUnbounded(o *decoder.Override) error {
 	v := reflect.ValueOf(o).Elem()
 	var errs []error
 	for i := range v.NumField() {
@@ -88,6 +87,7 @@ func bounded(o *decoder.Override) error {
 		}
 		if *n > most {
 			errs = append(errs, recipekey.Errorf("model.override."+key, "is %d and must be at most %d", *n, most))
+			v.Field(i).SetZero()
 		}
 	}
 	return errors.Join(errs...)
@@ -102,7 +102,10 @@ func blame(o *decoder.Override, mistake string) error {
 	}
 	for _, word := range strings.FieldsFunc(mistake, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) }) {
 		if set[word] {
-			return recipekey.Errorf("model.override."+word, "%s", strings.TrimPrefix(mistake, word+" "))
+			if rest := strings.TrimPrefix(mistake, word+" "); strings.HasPrefix(rest, "is ") {
+				mistake = rest // the key's name stands before it
+			}
+			return recipekey.Errorf("model.override."+word, "%s", mistake)
 		}
 	}
 	return recipekey.Errorf("model.override", "%s", mistake)

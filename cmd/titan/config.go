@@ -152,7 +152,7 @@ func printSchema(w io.Writer, keys []configs.Key) error {
 			fmt.Fprintf(&b, "\n%s\n%s\n", header, wrap(configs.SectionDoc(section), "    "))
 		}
 		kind := k.Type
-		if k.Default != "" {
+		if k.Default != "" && k.Default != `""` {
 			kind += ", default " + k.Default
 		}
 		fmt.Fprintf(&b, "  %s: %s\n%s\n", k.Name, kind, wrap(k.Doc, "      "))
