@@ -105,7 +105,7 @@ threes), qwen (NFC, digits one by one) or gpt2.`,
 	f.StringVar(&o.BOS, "bos", "", "`token` put before every text, '' for none (default of the style: llama3 <|begin_of_text|>, others none)")
 	f.StringVar(&o.EOS, "eos", "", "`token` that ends a document, '' for none (default of the style: llama3 <|end_of_text|>, others <|endoftext|>)")
 	f.Int64Var(&o.MinFrequency, "min-frequency", 2, "a pair must occur this `number` of times to be joined")
-	f.Var(&sample, "sample-bytes", "learn from documents of about this `size` in all, picked by hash, instead of all (64MB)")
+	f.Var(&sample, "sample-bytes", "learn from documents of about this `size` in all (such as 64MB), picked by hash, instead of from all")
 	f.Uint64Var(&o.Seed, "seed", 0, "`number` that decides which documents the sample has")
 	f.BoolVar(&o.Overwrite, "overwrite", false, "replace a tokenizer that is there")
 	f.BoolVar(&o.SkipBad, "skip-bad", false, "leave out and count records that are malformed or not UTF-8, instead of stopping at the first")
