@@ -22,8 +22,9 @@ type sink interface {
 type Recorder struct {
 	warn  func(format string, args ...any)
 	queue chan Event
-	done  chan struct{}
-	sinks []*recorded
+	done  chan struct{} // closed when the goroutine has closed the sinks
+	grace time.Duration // that Close gives the goroutine
+	sinks []*recorded   // the goroutine's, until done
 
 	mu      sync.Mutex // guards what follows, and the closing of queue
 	closed  bool
@@ -85,7 +86,7 @@ func Open(c Config, dumpFolder string, step int64, warn func(format string, args
 }
 
 func newRecorder(warn func(format string, args ...any), size int, sinks ...sink) *Recorder {
-	r := &Recorder{warn: warn, queue: make(chan Event, size), done: make(chan struct{})}
+	r := &Recorder{warn: warn, queue: make(chan Event, size), done: make(chan struct{}), grace: 10 * time.Second}
 	for _, s := range sinks {
 		r.sinks = append(r.sinks, &recorded{sink: s})
 	}
@@ -116,6 +117,12 @@ func (r *Recorder) run() {
 			s.record(e, r.warn)
 		}
 	}
+	for _, s := range r.sinks {
+		if err := s.close(); err != nil {
+			s.lost++
+			s.first = errors.Join(s.first, err)
+		}
+	}
 }
 
 func (s *recorded) record(e Event, warn func(format string, args ...any)) {
@@ -136,8 +143,9 @@ func (s *recorded) record(e Event, warn func(format string, args ...any)) {
 	}
 }
 
-// Close writes what is queued, closes the files and returns what was lost. A
-// second call returns nothing.
+// Close writes what is queued, closes the files and returns what was lost. It
+// waits ten seconds for a disk that hangs, and no longer: a preempted process
+// has to end. A second call returns nothing.
 func (r *Recorder) Close() []Loss {
 	r.mu.Lock()
 	closed := r.closed
@@ -147,13 +155,13 @@ func (r *Recorder) Close() []Loss {
 		return nil
 	}
 	close(r.queue)
-	<-r.done
+	select {
+	case <-r.done:
+	case <-time.After(r.grace):
+		return []Loss{{"all files", r.dropped + int64(len(r.queue)), fmt.Errorf("writing still hangs after %v", r.grace)}}
+	}
 	var lost []Loss
 	for _, s := range r.sinks {
-		if err := s.close(); err != nil {
-			s.lost++
-			s.first = errors.Join(s.first, err)
-		}
 		if s.lost > 0 {
 			lost = append(lost, Loss{s.name(), s.lost, s.first})
 		}

@@ -149,7 +149,8 @@ func TestFullDisk(t *testing.T) {
 	one := len(jsonLine(event(1, 1.5)))
 	d := &disk{left: 3*one + one/2}
 	var w warnings
-	s := &recorded{sink: &jsonSink{&appender{f: d}}}
+	sink := &jsonSink{&appender{f: d}}
+	s := &recorded{sink: sink}
 	for i := range int64(10) {
 		s.record(event(i+1, 1.5), w.warn)
 	}
@@ -157,8 +158,8 @@ func TestFullDisk(t *testing.T) {
 	d.left += 10 * one
 	s.record(event(2, 3.5), w.warn)
 	s.record(event(3, 4.5), w.warn)
-	r := newRecorder(w.warn, 1)
-	r.sinks = append(r.sinks, s)
+	r := newRecorder(w.warn, 1, sink)
+	r.sinks[0].lost, r.sinks[0].first = s.lost, s.first
 	lost := r.Close()
 	require.Len(t, lost, 1)
 	require.EqualValues(t, 7, lost[0].Events)
@@ -199,4 +200,19 @@ func TestHangingDisk(t *testing.T) {
 	require.GreaterOrEqual(t, lost[1].Events, int64(95))
 	require.Len(t, w.all, 1)
 	require.Contains(t, w.all[0], "records are dropped")
+}
+
+// Nor does it keep the process from ending.
+func TestDiskHangsAtTheEnd(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	entered := make(chan struct{}, 10)
+	r := newRecorder((&warnings{}).warn, 4, &callSink{func() { entered <- struct{}{}; <-hang }})
+	r.grace = time.Millisecond
+	r.Record(event(1, 0))
+	<-entered
+	r.Record(event(2, 0))
+	lost := r.Close()
+	require.Len(t, lost, 1)
+	require.Equal(t, "1 metric records of all files: writing still hangs after 1ms", lost[0].String())
 }
