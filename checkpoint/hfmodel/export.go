@@ -9,6 +9,7 @@ import (
 	"titan/checkpoint/hf"
 	"titan/checkpoint/safetensors"
 	"titan/dtype"
+	"titan/internal/nearest"
 	"titan/models"
 	"titan/models/decoder"
 	"titan/models/hfconfig"
@@ -92,4 +93,15 @@ func Export(ctx context.Context, dir, family string, c decoder.Config, ours safe
 			return files.copyTo(tmp, c.MaxSeqLen)
 		},
 	})
+}
+
+// ParseDType reads the name of an element type that weights can be exported as.
+func ParseDType(name string) (dtype.DType, error) {
+	known := []string{"float32", "bfloat16", "float16"}
+	for i, d := range []dtype.DType{dtype.F32, dtype.BF16, dtype.F16} {
+		if name == known[i] {
+			return d, nil
+		}
+	}
+	return dtype.Invalid, fmt.Errorf("weights cannot be exported as %q%s", name, nearest.Hint(name, known))
 }

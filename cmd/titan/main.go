@@ -69,7 +69,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see `%s --help`", err, c.CommandPath())}
 	})
-	root.AddCommand(newConfig(), newPlugin(), newDoctor(), newData(), newCache(), newVersion())
+	root.AddCommand(newConfig(), newPlugin(), newDoctor(), newData(), newCache(), newCheckpoint(), newVersion())
 	return root
 }
 
