@@ -54,11 +54,11 @@ func fieldOf(v reflect.Value, name string) (reflect.Value, bool) {
 func (d *decoding) value(key string, n *node, to reflect.Value) {
 	d.places[key] = n.at
 	want := func(hint string) {
-		msg := "expected " + typeName(to.Type()) + ", got " + n.describe() + hint
-		if n.kind == bareKind {
-			msg = "expected " + typeName(to.Type()) + "; " + shorten(n.text) + " is none" + n.why
+		got := ", got " + n.describe()
+		if n.kind == bareKind && n.text != "" {
+			got = "; " + shorten(n.text) + " is none"
 		}
-		d.bad(n, key, "%s", msg)
+		d.bad(n, key, "expected %s%s%s", typeName(to.Type()), got, hint)
 	}
 	switch to.Kind() {
 	case reflect.Pointer:
@@ -141,7 +141,7 @@ func arrayHint(key string, n *node, t reflect.Type) string {
 	switch {
 	case t.Elem().Kind() == reflect.Struct && n.kind == tableKind:
 		return "; write [[" + key + "]] for each"
-	case n.kind == stringKind && t.Elem().Kind() == reflect.String:
+	case (n.kind == stringKind || n.kind == bareKind && n.text != "") && t.Elem().Kind() == reflect.String:
 		return fmt.Sprintf("; write [%q]", shorten(n.text))
 	}
 	return ""

@@ -20,7 +20,6 @@ type node struct {
 	table map[string]*node
 
 	raw string // the text of a --set that is a number, a date or true or false
-	why string // bareKind: what to write instead
 }
 
 type kind int
@@ -66,7 +65,7 @@ func (n *node) describe() string {
 	case dateKind:
 		return "a date or time"
 	}
-	return shorten(n.text)
+	return "nothing" // bareKind: other text is quoted by itself
 }
 
 func (n *node) ofTables() bool {

@@ -17,6 +17,9 @@ func override(doc *node, text string) []Problem {
 	bad := func(key, format string, args ...any) []Problem {
 		return []Problem{{at, key, fmt.Sprintf(format, args...)}}
 	}
+	if text == "" {
+		at.Set = `""`
+	}
 	if !utf8.ValidString(text) {
 		return bad("", "is not UTF-8")
 	}
@@ -102,10 +105,6 @@ func setPath(t *node, path []step, table string, value *node, bad func(string, s
 // bareOrTOML reads a value as TOML, or takes its text as it is.
 func bareOrTOML(text string, at Place) *node {
 	bare := &node{kind: bareKind, at: at, text: text}
-	if text == "" {
-		bare.why = " (an empty string is \"\")"
-		return bare
-	}
 	doc, problems := parse([]byte("v = "+text), "", 0)
 	if len(problems) > 0 || len(doc.keys) != 1 || doc.table["v"] == nil {
 		return bare
