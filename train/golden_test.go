@@ -202,7 +202,7 @@ func TestGoldenTraining(t *testing.T) {
 				o := goldenOptions(t, g, m, rows)
 				step, err := BuildStep(o)
 				require.NoError(t, err)
-				exe, err := Machine{Client: xlatest.CPU(t), Mesh: m}.Compile(step.Module)
+				exe, err := (&Machine{Client: xlatest.CPU(t), Mesh: m}).Compile(step.Module)
 				require.NoError(t, err)
 				defer exe.Close()
 				s, err := newState(m, step.Vars)
@@ -269,7 +269,7 @@ func TestGoldenGradients(t *testing.T) {
 					return nil
 				})
 				require.NoError(t, err)
-				exe, err := Machine{Client: xlatest.CPU(t), Mesh: m}.Compile(mod)
+				exe, err := (&Machine{Client: xlatest.CPU(t), Mesh: m}).Compile(mod)
 				require.NoError(t, err)
 				defer exe.Close()
 				run := func(batch [][]byte) map[string][]float32 {

@@ -9,32 +9,32 @@ import (
 	"titan/mesh"
 	"titan/models/decoder"
 	"titan/pjrt"
+	"titan/pjrt/compilecache"
 	"titan/sharding"
 )
-
-// Machine is the devices that a run has, with the compile cache in front of
-// their compiler.
-type Machine struct {
-	Client *pjrt.Client
-	Mesh   *mesh.Mesh
-}
 
 // Compiled is a program on the machine's devices.
 type Compiled struct {
 	Exe     *pjrt.LoadedExecutable
 	Module  *graph.Module
+	Outcome compilecache.Outcome
 	Devices []*pjrt.Device // by position
-	machine Machine
+	machine *Machine
 	inputs  []*sharding.Layout
 	outputs []*sharding.Layout
 }
 
 // Compile compiles a program for the machine, or loads it from the cache.
-func (m Machine) Compile(mod *graph.Module) (*Compiled, error) {
+func (m *Machine) Compile(mod *graph.Module) (*Compiled, error) {
 	c := &Compiled{Module: mod, machine: m}
 	o := pjrt.CompileOptions{Partitions: m.Mesh.Size(), Shardy: true, DeviceIDs: m.Mesh.IDs()}
 	var err error
-	c.Exe, err = m.Client.Compile([]byte(mod.StableHLO()), o)
+	code := []byte(mod.StableHLO())
+	if m.Cache == nil {
+		c.Exe, err = m.Client.Compile(code, o)
+	} else {
+		c.Exe, c.Outcome, err = m.Cache.Compile(m.Client, code, o)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func BuildInit(seed uint64, m *mesh.Mesh, c decoder.Config, vars []Var) (*graph.
 }
 
 // Init makes the initial state on the devices.
-func (m Machine) Init(seed uint64, c decoder.Config, vars []Var) (*State, error) {
+func (m *Machine) Init(seed uint64, c decoder.Config, vars []Var) (*State, error) {
 	mod, err := BuildInit(seed, m.Mesh, c, vars)
 	if err != nil {
 		return nil, err

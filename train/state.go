@@ -10,6 +10,12 @@ import (
 	"titan/sharding"
 )
 
+// localBytes is what one device holds of a variable.
+func (v Var) localBytes(m *mesh.Mesh) (int64, error) {
+	n, err := sharding.BytesPerDevice(m, v.Type.Shape, v.Spec, v.Type.DType.Size())
+	return int64(n), err
+}
+
 // State is the arrays of a run on the devices of this process: one buffer for
 // each variable and position of the mesh.
 type State struct {

@@ -21,6 +21,12 @@ func main() { os.Exit(run(os.Args[1:])) }
 // usageError is a mistake on the command line, exit code 2.
 type usageError struct{ error }
 
+// exitError ends the process with a code of its own.
+type exitError struct {
+	error
+	code int
+}
+
 // run executes one command and returns the process's exit code.
 func run(args []string) (code int) {
 	defer func() {
@@ -36,10 +42,16 @@ func run(args []string) (code int) {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(os.Stderr, "titan:", err)
+	if err.Error() != "" {
+		fmt.Fprintln(os.Stderr, "titan:", err)
+	}
 	var usage usageError
-	if errors.As(err, &usage) {
+	var exit exitError
+	switch {
+	case errors.As(err, &usage):
 		return 2
+	case errors.As(err, &exit):
+		return exit.code
 	}
 	return 1
 }
@@ -69,7 +81,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see `%s --help`", err, c.CommandPath())}
 	})
-	root.AddCommand(newConfig(), newPlugin(), newDoctor(), newData(), newCache(), newCheckpoint(), newVersion())
+	root.AddCommand(newTrain(), newConfig(), newPlugin(), newDoctor(), newData(), newCache(), newCheckpoint(), newVersion())
 	return root
 }
 

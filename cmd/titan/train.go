@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"titan/pjrt"
+	"titan/train"
+)
+
+// Exit codes of a run that a signal ended after it had saved.
+const (
+	codePreempted   = 42 // SIGTERM: the job's controller starts it again
+	codeInterrupted = 130
+)
+
+func newTrain() *cobra.Command {
+	var flags recipeFlags
+	c := &cobra.Command{
+		Use:   "train",
+		Short: "Train a model",
+		Long: `Train what a recipe says, from its last checkpoint on if it has one.
+
+SIGINT and SIGTERM end the run after the step under way and a checkpoint; a
+second one ends it at once. After SIGTERM the exit code is 42, after SIGINT 130.`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error { return runTrain(c, &flags) },
+	}
+	flags.add(c)
+	return c
+}
+
+func runTrain(c *cobra.Command, flags *recipeFlags) error {
+	r, origins, err := flags.load(c)
+	if err != nil {
+		return err
+	}
+	if r.Mesh.Platform == "cpu" {
+		if err := pjrt.KeepHostPages(); err != nil {
+			fmt.Fprintln(c.ErrOrStderr(), "note:", err)
+		}
+	}
+	for _, w := range r.Warnings() {
+		fmt.Fprintln(c.ErrOrStderr(), "warning:", w)
+	}
+	// The signals are ours from here on: the first asks, the second kills.
+	signal.Reset(os.Interrupt, syscall.SIGTERM)
+	stop := make(chan os.Signal, 1)
+	asked := make(chan os.Signal, 2)
+	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		stop <- <-asked
+		signal.Reset(os.Interrupt, syscall.SIGTERM)
+	}()
+	res, err := train.Run(c.Context(), train.RunOptions{
+		Recipe: r, Origins: origins, Version: version(), Out: c.OutOrStdout(), Colour: r.Metrics.Colour(os.Stdout), Stop: stop,
+	})
+	switch {
+	case err != nil:
+		return err
+	case res.Preempted():
+		return exitError{errors.New("preempted; run the same command again to go on"), codePreempted}
+	case res.Stopped != nil:
+		return exitError{errors.New("interrupted; run the same command again to go on"), codeInterrupted}
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package train
+
+import (
+	"fmt"
+	"time"
+
+	"titan/dtype"
+	"titan/pjrt"
+)
+
+// Running is a compiled step with its state on the devices.
+type Running struct {
+	exe   *Compiled
+	step  *Step
+	state *State
+}
+
+// imbalance is the metric made of MetricExperts: the busiest expert's tokens
+// over the mean.
+const imbalance = "imbalance"
+
+// Pending is a step that the devices are working on.
+type Pending struct {
+	step    *Step
+	done    *pjrt.Event
+	metrics []*pjrt.Buffer // of the first device
+	close   [][]*pjrt.Buffer
+
+	number, tokens, positions int64
+	waited                    time.Duration
+}
+
+// Dispatch starts a step on whole arrays in the order of Step.Batch. The state's
+// buffers are donated; the new ones may be used at once, as whatever uses them
+// waits for them.
+func (r *Running) Dispatch(rates []float32, batch [][]byte) (*Pending, error) {
+	n := len(r.step.Vars)
+	args := make([][]*pjrt.Buffer, len(r.state.bufs))
+	for p := range args {
+		args[p] = append(args[p], r.state.bufs[p]...)
+	}
+	var sent [][]*pjrt.Buffer
+	for i, data := range append([][]byte{pjrt.AsBytes(rates)}, batch...) {
+		parts, err := r.exe.Put(n+i, data)
+		if err != nil {
+			_ = pjrt.CloseBuffers(sent...)
+			return nil, err
+		}
+		sent = append(sent, parts)
+		for p := range args {
+			args[p] = append(args[p], parts[p])
+		}
+	}
+	outs, done, err := r.exe.Exe.Execute(args, pjrt.ExecuteOptions{})
+	if err != nil {
+		_ = pjrt.CloseBuffers(sent...)
+		return nil, fmt.Errorf("running the program: %w", err)
+	}
+	pending := &Pending{step: r.step, done: done, close: sent}
+	for p := range outs {
+		_ = pjrt.CloseBuffers(r.state.bufs[p]) // donated
+		copy(r.state.bufs[p], outs[p][:n])
+		pending.close = append(pending.close, outs[p][n:])
+	}
+	pending.metrics = outs[0][n:]
+	return pending, nil
+}
+
+// Wait returns the step's metrics when it is done.
+func (p *Pending) Wait() (map[string]float64, error) {
+	defer pjrt.CloseBuffers(p.close...)
+	if err := p.done.Await(); err != nil {
+		return nil, fmt.Errorf("train: step %d: %w", p.number, err)
+	}
+	out := map[string]float64{}
+	for i, name := range p.step.Metrics {
+		if name == MetricExperts {
+			raw, err := p.metrics[i].Bytes()
+			if err != nil {
+				return nil, fmt.Errorf("train: step %d: %w", p.number, err)
+			}
+			out[imbalance] = imbalanceOf(raw)
+			continue
+		}
+		x, err := scalar(p.metrics[i])
+		if err != nil {
+			return nil, fmt.Errorf("train: step %d: %w", p.number, err)
+		}
+		out[name] = x
+	}
+	return out, nil
+}
+
+// imbalanceOf is the largest of f32 counts over their mean.
+func imbalanceOf(raw []byte) float64 {
+	var sum, most float64
+	n := len(raw) / 4
+	for i := range n {
+		x := dtype.Float(dtype.F32, raw, i)
+		sum, most = sum+x, max(most, x)
+	}
+	if sum == 0 {
+		return 0
+	}
+	return most * float64(n) / sum
+}
+
+// Step runs one step and waits for its metrics.
+func (r *Running) Step(rates []float32, batch [][]byte) (map[string]float64, error) {
+	p, err := r.Dispatch(rates, batch)
+	if err != nil {
+		return nil, err
+	}
+	return p.Wait()
+}

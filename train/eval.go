@@ -1,0 +1,71 @@
+package train
+
+import (
+	"fmt"
+
+	"titan/fsdp"
+	"titan/graph"
+	"titan/models/decoder"
+	"titan/pjrt"
+	"titan/sharding"
+)
+
+// evalStep is the program that measures a batch: its inputs are the parameters
+// and the batch, its outputs the sum of the losses and the number of tokens.
+type evalStep struct {
+	module *graph.Module
+	vars   []Var
+	batch  []Var
+}
+
+// BuildEval traces the loss of a batch, without gradient. o.Passes must be 1.
+func buildEval(plan *fsdp.Plan, o StepOptions) (*evalStep, error) {
+	e := &evalStep{vars: ParamVars(plan, o.Model), batch: batchVars(plan, o)}
+	var err error
+	e.module, err = graph.Trace("evaluate", o.Mesh, func(b *graph.Builder) error {
+		in := map[string]*graph.Value{}
+		for _, v := range append(append([]Var(nil), e.vars...), e.batch...) {
+			in[v.Name] = b.Input(v.Name, v.Type, graph.Sharded(v.Spec))
+		}
+		m := &decoder.Model{Config: o.Model, Placement: placement{plan}, Options: o.Options}
+		l := m.Loss(b, in, decoder.Batch{
+			Tokens: in[BatchTokens], Labels: in[BatchLabels], Valid: in[BatchValid],
+			Positions: in[BatchPositions], Segments: in[BatchSegments],
+		})
+		b.Output("sum", l.Sum, graph.Sharded(sharding.Replicated(0)))
+		b.Output("tokens", l.Tokens, graph.Sharded(sharding.Replicated(0)))
+		return nil
+	})
+	return e, err
+}
+
+// evaluate returns the sum of the losses and the valid tokens of a batch.
+func evaluate(exe *Compiled, s *State, batch [][]byte) (sum, tokens float64, err error) {
+	n := len(exe.Module.Inputs()) - len(batch)
+	args := make([][]*pjrt.Buffer, len(s.bufs))
+	for p := range args {
+		args[p] = append(args[p], s.bufs[p][:n]...)
+	}
+	var sent [][]*pjrt.Buffer
+	defer func() { _ = pjrt.CloseBuffers(sent...) }()
+	for i, data := range batch {
+		parts, err := exe.Put(n+i, data)
+		if err != nil {
+			return 0, 0, err
+		}
+		sent = append(sent, parts)
+		for p := range args {
+			args[p] = append(args[p], parts[p])
+		}
+	}
+	outs, err := exe.Exe.Run(args, pjrt.ExecuteOptions{})
+	if err != nil {
+		return 0, 0, fmt.Errorf("train: evaluating: %w", err)
+	}
+	defer pjrt.CloseBuffers(outs...)
+	if sum, err = scalar(outs[0][0]); err != nil {
+		return 0, 0, err
+	}
+	tokens, err = scalar(outs[0][1])
+	return sum, tokens, err
+}

@@ -1,0 +1,115 @@
+package train
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"titan/data"
+	"titan/pjrt"
+)
+
+// openData opens the training data and checks that it has what batches need.
+func (t *trainer) openData() error {
+	r := t.recipe
+	model, err := r.Decoder()
+	if err != nil {
+		return err
+	}
+	sources, err := r.Sources()
+	if err != nil {
+		return err
+	}
+	global, err := r.GlobalBatch()
+	if err != nil {
+		return err
+	}
+	t.loader, err = data.New(data.Options{
+		Sources: sources, SeqLen: r.Training.SeqLen, GlobalBatch: global, Vocab: model.VocabSize, Seed: r.Debug.Seed,
+		TokenizerSHA256: t.tokenizerHash(), ResetPositions: r.Data.ResetPositions,
+		IsolateDocuments: r.Data.IsolateDocuments, MaskBoundaries: r.Data.MaskBoundaries,
+	})
+	if err != nil {
+		return err
+	}
+	if t.data, err = t.loader.Fingerprint(); err != nil {
+		return err
+	}
+	t.progress.Data, t.progress.Seed = t.data, r.Debug.Seed
+	steps := int64(r.Training.Steps)
+	t.logf("data: %s tokens, %.2f epochs in %d steps", commas(t.loader.Tokens()), float64(steps)/float64(max(1, t.loader.Steps())), steps)
+	return nil
+}
+
+// tokenizerDir is the folder of the model's tokenizer, "" if it has none.
+func (t *trainer) tokenizerDir() string {
+	dir := t.recipe.Model.HFAssetsPath
+	if _, err := os.Stat(filepath.Join(dir, "tokenizer.json")); dir == "" || err != nil {
+		return ""
+	}
+	return dir
+}
+
+func (t *trainer) tokenizerHash() string {
+	dir := t.tokenizerDir()
+	if dir == "" {
+		return ""
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// rows are those of the global batch that this process feeds: all.
+func (t *trainer) rows() []int { return firstRows(t.options.Rows * max(1, t.options.Passes)) }
+
+func firstRows(n int) []int {
+	rows := make([]int, n)
+	for i := range rows {
+		rows[i] = i
+	}
+	return rows
+}
+
+// arrays lists a batch's arrays as the program takes them.
+func arrays(vars []Var, b *data.Batch) ([][]byte, error) {
+	var out [][]byte
+	for _, v := range vars {
+		switch v.Name {
+		case BatchTokens:
+			out = append(out, pjrt.AsBytes(b.Inputs))
+		case BatchLabels:
+			out = append(out, pjrt.AsBytes(b.Labels))
+		case BatchValid:
+			out = append(out, pjrt.AsBytes(b.LossMask))
+		case BatchPositions:
+			out = append(out, pjrt.AsBytes(b.Positions))
+		case BatchSegments:
+			out = append(out, pjrt.AsBytes(b.Segments))
+		default:
+			return nil, fmt.Errorf("train: no batch has %s", v.Name)
+		}
+	}
+	return out, nil
+}
+
+// dispatch starts step s (from 0) on a batch.
+func (t *trainer) dispatch(s int64, b *data.Batch, waited time.Duration) (*Pending, error) {
+	batch, err := arrays(t.step.Batch, b)
+	if err != nil {
+		return nil, err
+	}
+	r := &Running{exe: t.exe, step: t.step, state: t.state}
+	p, err := r.Dispatch(t.options.Optimizer.Rates(int(s)), batch)
+	if err != nil {
+		return nil, fmt.Errorf("train: step %d: %w", s+1, err)
+	}
+	p.number, p.tokens, p.positions, p.waited = s+1, b.Valid, int64(len(b.Inputs)), waited
+	return p, nil
+}

@@ -1,0 +1,151 @@
+package train
+
+import (
+	"fmt"
+	"strings"
+
+	"titan/configs"
+	"titan/dtype"
+	"titan/fsdp"
+	"titan/mesh"
+	"titan/models/decoder"
+)
+
+// Platform is what the step builder needs to know of the machine that will run
+// the program. It changes how things are computed, not what.
+type Platform struct {
+	CPU bool // pieces are made to fit its caches
+}
+
+// PlatformOf tells from a recipe what its machine is like.
+func PlatformOf(r *configs.Recipe) Platform { return Platform{CPU: r.Mesh.Platform == "cpu"} }
+
+// OptionsFor resolves a recipe on a mesh into what the step is built from.
+func OptionsFor(r *configs.Recipe, m *mesh.Mesh, p Platform) (StepOptions, error) {
+	model, err := r.Decoder()
+	if err != nil {
+		return StepOptions{}, err
+	}
+	opt, err := r.NewOptimizer()
+	if err != nil {
+		return StepOptions{}, err
+	}
+	place, err := placementOptions(r)
+	if err != nil {
+		return StepOptions{}, err
+	}
+	local := r.Training.LocalBatchSize
+	o := StepOptions{
+		Model: model, Placement: place, Mesh: m, Optimizer: opt, MomentsFirst: p.CPU,
+		Options:   modelOptions(r, &model, p, local, r.Training.SeqLen),
+		Rows:      local * m.Size(),
+		Passes:    1,
+		SeqLen:    r.Training.SeqLen,
+		Positions: r.Data.ResetPositions,
+		Segments:  r.Data.IsolateDocuments,
+	}
+	if g := r.Training.GlobalBatchSize; g > 0 {
+		if g%o.Rows != 0 {
+			return StepOptions{}, fmt.Errorf("training.global_batch_size: is %d and must be a multiple of training.local_batch_size × devices, %d", g, o.Rows)
+		}
+		o.Passes = g / o.Rows
+	}
+	return o, nil
+}
+
+func placementOptions(r *configs.Recipe) (fsdp.Options, error) {
+	compute, err := dtype.Parse(r.Training.MixedPrecisionParam)
+	if err != nil {
+		return fsdp.Options{}, err
+	}
+	reduce, err := dtype.Parse(r.Training.MixedPrecisionReduce)
+	if err != nil {
+		return fsdp.Options{}, err
+	}
+	return fsdp.Options{Compute: compute, Reduce: reduce, Reshard: r.Parallelism.ReshardAfterForward()}, nil
+}
+
+// modelOptions chooses how the model is computed for local sequences of S tokens
+// on each device.
+func modelOptions(r *configs.Recipe, model *decoder.Config, p Platform, local, S int) decoder.Options {
+	o := decoder.Options{
+		Remat: r.ActivationCheckpoint, Unroll: r.Training.UnrollLayers,
+		LossChunks: lossChunks(local, S, model.VocabSize), ForceLoadBalance: r.Debug.ForceBalance,
+	}
+	if p.CPU {
+		o.Attention.Rows = 16
+	}
+	return o
+}
+
+// lossChunks is the number of parts in which logits are computed: they take 256
+// MiB of a device at most, or one position of each sequence.
+func lossChunks(rows, S, vocab int) int {
+	const most = 256 << 20
+	n := 1
+	for n < S && 4*rows*(S/n)*vocab > most {
+		n *= 2
+	}
+	return n
+}
+
+// describe lists, for the log, what is about to be trained and where it lies.
+func describe(o StepOptions, plan *fsdp.Plan) []string {
+	all, embedding, routed := o.Model.Count()
+	lines := []string{
+		fmt.Sprintf("mesh %v", o.Mesh),
+		fmt.Sprintf("model: %s parameters (embedding %s%s), %d layers, width %d", commas(all), commas(embedding), ifMoE(routed), o.Model.Layers, o.Model.Dim),
+	}
+	kinds := []string{
+		"parameters " + mib(plan.Bytes(4)), "gradients " + mib(plan.Bytes(4)),
+	}
+	var state int64
+	vars := StateVars(plan, o.Model, o.Optimizer)
+	for _, v := range vars[len(o.Model.Params()):] {
+		if n, err := v.localBytes(o.Mesh); err == nil {
+			state += n
+		}
+	}
+	lines = append(lines, fmt.Sprintf("each device holds: %s, optimizer state %s", strings.Join(kinds, ", "), mib(state)))
+	whole := plan.Whole()
+	if len(whole) > 0 {
+		var names []string
+		reason := map[string][]string{}
+		for _, w := range whole {
+			if reason[w.Reason] == nil {
+				names = append(names, w.Reason)
+			}
+			reason[w.Reason] = append(reason[w.Reason], w.Name)
+		}
+		for _, n := range names {
+			lines = append(lines, fmt.Sprintf("not sharded (%s): %s", n, strings.Join(reason[n], ", ")))
+		}
+	}
+	passes := ""
+	if o.Passes > 1 {
+		passes = fmt.Sprintf(", in %d passes", o.Passes)
+	}
+	return append(lines, fmt.Sprintf("a step: %d sequences of %d tokens%s, %s tokens", o.Rows*o.Passes, o.SeqLen, passes, commas(int64(o.Rows*o.Passes*o.SeqLen))))
+}
+
+func ifMoE(routed int64) string {
+	if routed == 0 {
+		return ""
+	}
+	return ", experts " + commas(routed)
+}
+
+func mib(n int64) string {
+	if n >= 1<<30 {
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+func commas(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
