@@ -3,6 +3,7 @@ package configs
 import (
 	"errors"
 	"math"
+	"path/filepath"
 	"strings"
 
 	"titan/dtype"
@@ -18,10 +19,14 @@ type Job struct {
 }
 
 func (j Job) validate() error {
+	var errs []error
 	if j.DumpFolder == "" {
-		return recipekey.Errorf("job.dump_folder", "is empty and must name a folder")
+		errs = append(errs, recipekey.Errorf("job.dump_folder", "is empty and must name a folder"))
 	}
-	return nil
+	if f := j.SaveConfigFile; f != "" && (!filepath.IsLocal(f) || filepath.Clean(f) == ".") {
+		errs = append(errs, recipekey.Errorf("job.save_config_file", "is %q and must name a file below job.dump_folder", f))
+	}
+	return errors.Join(errs...)
 }
 
 // Training is the section [training].

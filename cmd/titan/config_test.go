@@ -1,0 +1,114 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestConfigShow(t *testing.T) {
+	t.Chdir(t.TempDir())
+	code, stdout, stderr := titan(t, "config", "show", "--config", "qwen3_moe_debug", "--set", "training.steps=7", "--set", "training.steps=8")
+	require.Equal(t, 0, code, stderr)
+	for _, line := range []string{
+		`name = "qwen3_moe" +# builtin:qwen3_moe_debug.toml:\d+`,
+		`devices = 8 +# builtin:_debug.toml:\d+`,
+		`steps = 8 +# --set training.steps=8`,
+		`max_norm = 1.0 +# default`,
+	} {
+		require.Regexp(t, "(?m)^"+line+"$", stdout)
+	}
+	code, bare, stderr := titan(t, "config", "show", "--config", "qwen3_moe_debug", "--set", "training.steps=8", "--bare")
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, regexp.MustCompile(`(?m) +# .*$`).ReplaceAllString(stdout, ""), bare)
+
+	require.NoError(t, os.WriteFile("again.toml", []byte(stdout), 0o644))
+	code, again, stderr := titan(t, "config", "show", "--config", "again.toml", "--bare")
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, bare, again, "what is shown is a recipe")
+}
+
+func TestConfigCheck(t *testing.T) {
+	t.Chdir(t.TempDir())
+	code, stdout, stderr := titan(t, "config", "check", "--config", "qwen3_moe_debug.toml",
+		"--set", "training.global_batch_size=32", "--set", "optimizer.state_dtype=bfloat16", "--set", "parallelism.data_parallel_replicate_degree=2", "--set", "training.steps=10")
+	require.Equal(t, 0, code, stderr)
+	// A device has a quarter of the 8,134,656 parameters in matrices and all
+	// 2,560 in vectors, four bytes each; the moments have two bytes each.
+	require.Equal(t, `recipe    builtin:qwen3_moe_debug.toml ← builtin:_debug.toml
+model     qwen3_moe debugmodel: 8,137,216 parameters, 3,418,624 of them for each token
+mesh      dp_replicate=2 × dp_shard=4 (8 devices), cpu
+batch     32 sequences of 512 tokens in 4 passes, 1 a device: 16,384 tokens a step
+run       10 steps, 163,840 tokens
+memory    a device: parameters 7.77 MiB, gradients 7.77 MiB, optimizer state 7.77 MiB; 23.30 MiB in all, and activations
+unsharded a vector, kept whole: layers.attn_norm, layers.q_norm, layers.k_norm, layers.ffn_norm, norm
+note      lr_scheduler.warmup_steps is 20, but the schedule has 10 steps: warm-up is cut to 10
+note      checkpoint.interval is 100, but training has 10 steps: there is only the checkpoint after the last step
+note      data: there is no outputs/gosrc/tokens.idx here
+note      validation.dataset_path: there is no outputs/gosrc/tokens_validation.idx here
+note      model.hf_assets_path: there is no outputs/gosrc/tokenizer here
+`, stdout[:strings.LastIndex(stdout, "ok ")])
+	require.Regexp(t, `ok        recipe [0-9a-f]{12}\n$`, stdout)
+}
+
+func TestConfigMistakes(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("my.toml", []byte("extends = \"qwen3_debug\"\n[training]\nstep = 5\nseq_len = \"1k\"\n"), 0o644))
+	for _, verb := range []string{"show", "check"} {
+		code, stdout, stderr := titan(t, "config", verb, "--config", "my.toml", "--set", "optimizer.lr=-1")
+		require.Equal(t, 1, code)
+		require.Empty(t, stdout)
+		require.Equal(t, `titan: the recipe has 3 mistakes:
+  my.toml:3: training.step: unknown key; did you mean "steps"?
+  my.toml:4: training.seq_len: expected an integer, got the string "1k"
+  --set optimizer.lr=-1: optimizer.lr: is -1 and must be zero or positive
+`, stderr)
+		code, _, stderr = titan(t, "config", verb)
+		require.Equal(t, 2, code)
+		require.Contains(t, stderr, "needs --config")
+		code, _, stderr = titan(t, "config", verb, "my.toml")
+		require.Equal(t, 2, code, stderr)
+	}
+	code, _, stderr := titan(t, "config", "show", "--config", "qwen3_moe_debgu")
+	require.Equal(t, 1, code)
+	require.Equal(t, "titan: --config: there is no file and no built-in recipe \"qwen3_moe_debgu\"; did you mean \"qwen3_moe_debug\"?\n", stderr)
+}
+
+func TestConfigSchema(t *testing.T) {
+	code, stdout, stderr := titan(t, "config", "schema")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "\n[training]\n    batches, steps and precision\n")
+	require.Contains(t, stdout, "\n  seq_len: an integer, default 2048\n      tokens of a sequence\n")
+	require.Contains(t, stdout, "\n[[optimizer.param_groups]]\n")
+	for line := range strings.Lines(stdout) {
+		require.LessOrEqual(t, len(line), 101, line)
+	}
+	code, one, stderr := titan(t, "config", "schema", "comm")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, one)
+
+	code, stdout, stderr = titan(t, "config", "schema", "--json")
+	require.Equal(t, 0, code, stderr)
+	var keys []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(stdout), &keys))
+	require.Contains(t, keys, map[string]any{"section": "training", "name": "steps", "type": "an integer", "default": "10000",
+		"doc": "steps of the whole run, counted from its very beginning"})
+
+	code, _, stderr = titan(t, "config", "schema", "trainig")
+	require.Equal(t, 2, code)
+	require.Equal(t, "titan: there is no section \"trainig\"; did you mean \"training\"?\n", stderr)
+	code, _, _ = titan(t, "config", "schema", "a", "b")
+	require.Equal(t, 2, code)
+}
+
+func TestConfigList(t *testing.T) {
+	code, stdout, stderr := titan(t, "config", "list")
+	require.Equal(t, 0, code, stderr)
+	require.Regexp(t, `(?m)^qwen3_235b_a22b +tpu7x:8x8x16 +Qwen3 235B`, stdout)
+	require.Regexp(t, `(?m)^llama3_debug +8 cpu +Llama 3`, stdout)
+	require.NotContains(t, stdout, "_tpu")
+}
