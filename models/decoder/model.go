@@ -46,6 +46,7 @@ type weights map[string]*graph.Value
 // Loss holds the parts of a training loss, all f32 scalars over the whole batch.
 type Loss struct {
 	Sum    *graph.Value // of the cross-entropies of valid tokens
+	Rows   *graph.Value // the same for each sequence, f32 [B]
 	Tokens *graph.Value // valid tokens
 	// Aux and Z are the router's losses, before their coefficients; nil for
 	// dense models.
@@ -62,7 +63,8 @@ func (m *Model) Loss(b *graph.Builder, params map[string]*graph.Value, batch Bat
 		output = params["embed"]
 	}
 	per := m.tokenLoss(b, x, batch.Labels, batch.Valid, output)
-	l := Loss{Sum: graph.Sum(per), Tokens: graph.Sum(batch.Valid)}
+	rows := graph.Sum(per, 1)
+	l := Loss{Sum: graph.Sum(rows), Rows: rows, Tokens: graph.Sum(batch.Valid)}
 	if len(balances) > 0 {
 		tokens := b.Scalar(dtype.F32, float64(batch.Tokens.Type().Elements()))
 		l.Aux, l.Z = routerLosses(balances, tokens, m.Config.MoE.Experts)
