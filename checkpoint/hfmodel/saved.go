@@ -16,22 +16,26 @@ const StateKey = "model"
 // Saved is what a checkpoint says of its model. The parameters are its tensors
 // with the names that decoder.Config.Params gives.
 type Saved struct {
-	Family string         `json:"family"`
-	Config decoder.Config `json:"config"`
-	Assets string         `json:"hf_assets_path,omitempty"` // where the tokenizer is
+	Family    string         `json:"family"`
+	Config    decoder.Config `json:"config"`
+	Tokenizer string         `json:"tokenizer,omitempty"` // its directory, as the run knew it
 }
 
 // SavedModel returns what a checkpoint says of its model. It fails if it says
 // nothing, or something this version does not know.
 func SavedModel(c *checkpoint.Checkpoint) (Saved, error) {
 	var s Saved
-	var raw json.RawMessage
+	raw := struct {
+		*Saved
+		Config json.RawMessage `json:"config"`
+	}{Saved: &s}
 	if err := c.State(StateKey, &raw); err != nil {
 		return s, fmt.Errorf("hfmodel: the checkpoint does not say which model it is of: %w", err)
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
+	// A dimension of a later version would change what the weights mean.
+	d := json.NewDecoder(bytes.NewReader(raw.Config))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
+	if err := d.Decode(&s.Config); err != nil {
 		return s, fmt.Errorf("hfmodel: %s: its model is not one this version of titan knows: %w", c.Path(), err)
 	}
 	if err := s.Config.Validate(); err != nil {

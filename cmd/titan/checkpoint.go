@@ -196,10 +196,10 @@ The directory appears whole at the end, or not at all; it must not exist yet.`,
 				return err
 			}
 			missing := ""
-			if o.Tokenizer == "" && m.Assets != "" {
-				o.Tokenizer = m.Assets
-				if _, err := os.Stat(m.Assets); err != nil {
-					o.Tokenizer, missing = "", m.Assets
+			if o.Tokenizer == "" && m.Tokenizer != "" {
+				o.Tokenizer = m.Tokenizer
+				if _, err := os.Stat(m.Tokenizer); err != nil {
+					o.Tokenizer, missing = "", m.Tokenizer
 				}
 			}
 			bar := progress.New(os.Stderr, "exporting", progress.Bytes)

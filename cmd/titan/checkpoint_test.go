@@ -147,7 +147,7 @@ func TestCheckpointTokenizer(t *testing.T) {
 	m, err := hfmodel.Open(repository)
 	require.NoError(t, err)
 	defer m.Close()
-	saveGolden(t, repository, folder, map[string]any{hfmodel.StateKey: hfmodel.Saved{Family: m.Family, Config: m.Config, Assets: assets}}, 1)
+	saveGolden(t, repository, folder, map[string]any{hfmodel.StateKey: hfmodel.Saved{Family: m.Family, Config: m.Config, Tokenizer: assets}}, 1)
 	to := filepath.Join(t.TempDir(), "a")
 	code, out, stderr := titan(t, "checkpoint", "export", folder, "--to", to)
 	require.Equal(t, 0, code, stderr)
@@ -168,6 +168,9 @@ func TestCheckpointTokenizer(t *testing.T) {
 func TestCheckpointFaults(t *testing.T) {
 	repository, folder := goldenRepository(t, "llama"), filepath.Join(t.TempDir(), "checkpoint")
 	saveGolden(t, repository, folder, map[string]any{"data": 1}, 5)
+	strange, broken := filepath.Join(t.TempDir(), "checkpoint"), filepath.Join(t.TempDir(), "checkpoint")
+	saveGolden(t, repository, strange, map[string]any{"model": map[string]any{"later": 1, "family": "llama3", "config": map[string]any{"LoopCount": 3}}}, 5)
+	saveGolden(t, repository, broken, map[string]any{"model": map[string]any{"family": "llama3", "config": map[string]any{}}}, 5)
 	empty, to := t.TempDir(), filepath.Join(t.TempDir(), "to")
 	for _, c := range []struct {
 		code int
@@ -184,6 +187,8 @@ func TestCheckpointFaults(t *testing.T) {
 		{1, []string{"list", filepath.Join(empty, "no")}, "no such file"},
 		{1, []string{"verify", folder, "--step", "6"}, "5"},
 		{1, []string{"export", folder, "--to", to}, "does not say which model it is of"},
+		{1, []string{"export", strange, "--to", to}, `its model is not one this version of titan knows: json: unknown field "LoopCount"`},
+		{1, []string{"export", broken, "--to", to}, "its model cannot be: vocab_size is 0"},
 	} {
 		code, _, stderr := titan(t, append([]string{"checkpoint"}, c.args...)...)
 		require.Equal(t, c.code, code, "%q: %s", c.args, stderr)
