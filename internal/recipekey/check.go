@@ -1,7 +1,6 @@
 package recipekey
 
 import (
-	"errors"
 	"slices"
 
 	"titan/internal/nearest"
@@ -29,8 +28,8 @@ func Flatten(err error) []error {
 	if err == nil {
 		return nil
 	}
-	var joined interface{ Unwrap() []error }
-	if !errors.As(err, &joined) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
 		return []error{err}
 	}
 	var out []error
