@@ -134,6 +134,9 @@ func (c *checking) model() {
 		c.add(err)
 		return
 	}
+	if c.recipe.Debug.ForceBalance && m.MoE == nil {
+		c.add(recipekey.Errorf("debug.moe_force_load_balance", "is for models with experts, and %s %s has none", c.recipe.Model.Name, c.recipe.Model.Flavor))
+	}
 	total := 0.0
 	for _, p := range m.Params() {
 		n := 1.0

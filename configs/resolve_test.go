@@ -66,6 +66,7 @@ func TestImpossible(t *testing.T) {
 		"mesh.devices: is 4, but the topology v5e:4x4 has 16 devices (16 chips of 1); leave it out":                                        {"mesh.platform=tpu", "mesh.topology=v5e:4x4", "mesh.devices=4"},
 		"mesh.topology: v5e:16x16*2000000 has 512000000 devices, more than 1048576":                                                        {"mesh.platform=tpu", "mesh.topology=v5e:16x16*2000000"},
 		"mesh.platform: is \"tpus\", which is neither a plugin nor a path; did you mean \"tpu\"?":                                          {"mesh.platform=tpus"},
+		"debug.moe_force_load_balance: is for models with experts, and llama3 debugmodel has none":                                         {"debug.moe_force_load_balance=true"},
 		"debug.deterministic: is not supported yet on platform \"cuda\"":                                                                   {"mesh.platform=cuda", "mesh.devices=1", "debug.deterministic=true"},
 	} {
 		_, _, err := Load("run.toml", set)

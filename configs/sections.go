@@ -96,25 +96,21 @@ func (v Validation) validate() error {
 type Debug struct {
 	Seed          uint64 `toml:"seed" doc:"seed of initial parameters and of the order of data"`
 	Deterministic bool   `toml:"deterministic" doc:"the same recipe gives the same bits on the same machine; on cpu and tpu always so, elsewhere not supported yet"`
-	ForceBalance  bool   `toml:"moe_force_load_balance" doc:"not supported yet; false"`
+	ForceBalance  bool   `toml:"moe_force_load_balance" doc:"tokens go round the experts, whatever the router says: for measuring speed, not for training"`
 	DetectAnomaly bool   `toml:"detect_anomaly" doc:"not supported; steps with non-finite gradients are always counted and shown"`
 }
 
 func (d Debug) validate() error {
-	var errs []error
-	if d.ForceBalance {
-		errs = append(errs, recipekey.Errorf("debug.moe_force_load_balance", "is not supported yet; leave it out"))
-	}
 	if d.DetectAnomaly {
-		errs = append(errs, recipekey.Errorf("debug.detect_anomaly", "is not supported; leave it out, non-finite steps are always counted and shown"))
+		return recipekey.Errorf("debug.detect_anomaly", "is not supported; leave it out, non-finite steps are always counted and shown")
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // Comm is the section [comm].
 type Comm struct {
-	InitTimeout  int `toml:"init_timeout_seconds" doc:"how long hosts wait for each other when a run starts, and for the first step"`
-	TrainTimeout int `toml:"train_timeout_seconds" doc:"how long hosts wait for each other after the first step"`
+	InitTimeout  int `toml:"init_timeout_seconds" doc:"time limit for hosts that wait for each other when a run starts, and for the first step; one host waits for nobody"`
+	TrainTimeout int `toml:"train_timeout_seconds" doc:"time limit for hosts that wait for each other after the first step"`
 }
 
 func (c Comm) validate() error {
