@@ -117,7 +117,7 @@ func (c *checking) devices() {
 func (c *checking) data() {
 	r := c.recipe
 	if r.Training.DatasetPath != "" && len(r.Data.Sources) > 0 {
-		c.add(recipekey.Errorf("training.dataset_path", "is set, and so is data.sources; a dataset is one or the other"))
+		c.add(recipekey.Errorf("training.dataset_path", "is set, and so is data.sources; use one of them (an inherited path is unset by \"\")"))
 	}
 	if r.Checkpoint.InitialLoadInHF && r.Checkpoint.InitialLoadPath == "" && r.Model.HFAssetsPath == "" {
 		c.add(recipekey.Errorf("checkpoint.initial_load_in_hf", "is true, but neither checkpoint.initial_load_path nor model.hf_assets_path says where the Hugging Face folder is"))

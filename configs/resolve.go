@@ -1,6 +1,8 @@
 package configs
 
 import (
+	"fmt"
+
 	"titan/data"
 	"titan/dtype"
 	"titan/fsdp"
@@ -62,10 +64,17 @@ func (r *Recipe) MicroSteps() (int, error) {
 		return 1, nil
 	}
 	if t.GlobalBatchSize < pass || t.GlobalBatchSize%pass != 0 {
-		return 0, recipekey.Errorf("training.global_batch_size", "is %d and must be a multiple of %d: local_batch_size %d on %d data-parallel devices; the nearest is %d",
-			t.GlobalBatchSize, pass, t.LocalBatchSize, dp, max(1, (t.GlobalBatchSize+pass/2)/pass)*pass)
+		return 0, recipekey.Errorf("training.global_batch_size", "is %d and must be a multiple of %d: local_batch_size %d on %s; the nearest is %d",
+			t.GlobalBatchSize, pass, t.LocalBatchSize, plural(dp, "data-parallel device"), max(1, (t.GlobalBatchSize+pass/2)/pass)*pass)
 	}
 	return t.GlobalBatchSize / pass, nil
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // GlobalBatch returns the sequences of a step over all devices.
