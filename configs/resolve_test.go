@@ -55,7 +55,7 @@ func TestResolve(t *testing.T) {
 func TestImpossible(t *testing.T) {
 	write(t, map[string]string{"run.toml": small})
 	for says, set := range map[string][]string{
-		"training.global_batch_size: is 7 and must be a multiple of 8: local_batch_size 8 on 1 data-parallel device; the nearest is 8":    {"training.global_batch_size=7"},
+		"training.global_batch_size: is 7 and must be a multiple of 8: local_batch_size 8 on 1 data-parallel device; the nearest is 8":     {"training.global_batch_size=7"},
 		"training.global_batch_size: is 21 and must be a multiple of 16: local_batch_size 8 on 2 data-parallel devices; the nearest is 16": {"training.global_batch_size=21", "mesh.devices=2"},
 		"parallelism.data_parallel_shard_degree: 3 × data_parallel_replicate_degree 1 is not the number of devices, 8":                     {"mesh.devices=8", "parallelism.data_parallel_shard_degree=3"},
 		"parallelism.data_parallel_shard_degree: 2147483647 × data_parallel_replicate_degree 2147483647 is more than 2147483647 devices":   {"parallelism.data_parallel_replicate_degree=2147483647", "parallelism.data_parallel_shard_degree=2147483647"},
