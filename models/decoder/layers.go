@@ -30,8 +30,12 @@ func planLayers(kinds []bool, multiple int) plan {
 	return best
 }
 
-// layers runs the decoder layers on x. one records a single layer.
-func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, x *graph.Value, one func(x *graph.Value, sparse bool, w weights) (*graph.Value, balance)) (*graph.Value, []balance) {
+// block records one decoder layer. carry is what goes from layer to layer: the
+// residual stream, and after it whatever the block threads through.
+type block func(carry []*graph.Value, sparse bool, w weights) ([]*graph.Value, balance)
+
+// layers runs the decoder layers, each recorded by one.
+func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, carry []*graph.Value, one block) ([]*graph.Value, []balance) {
 	c := &m.Config
 	kinds := make([]bool, c.Layers)
 	for i := range kinds {
@@ -43,15 +47,16 @@ func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, x *grap
 		p = planLayers(kinds, max(1, every))
 	}
 	stacks := m.stacks(params, kinds)
-	checkpointed := func(i int, x *graph.Value, w weights) (*graph.Value, balance) {
+	checkpointed := func(i int, carry []*graph.Value, w weights) ([]*graph.Value, balance) {
 		if keep == nil || i%every != 0 {
-			return one(x, kinds[i], w)
+			return one(carry, kinds[i], w)
 		}
+		n := len(carry)
 		out := b.Checkpoint(*keep, func() []*graph.Value {
-			y, r := one(x, kinds[i], w)
-			return append([]*graph.Value{y}, r.list()...)
+			next, r := one(carry, kinds[i], w)
+			return append(next, r.list()...)
 		})
-		return out[0], balanceOf(out[1:])
+		return out[:n:n], balanceOf(out[n:])
 	}
 	var balances []balance
 	note := func(r balance) {
@@ -61,7 +66,7 @@ func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, x *grap
 	}
 	single := func(i int) {
 		var r balance
-		x, r = checkpointed(i, x, stacks.row(i))
+		carry, r = checkpointed(i, carry, stacks.row(i))
 		note(r)
 	}
 	for i := range p.first {
@@ -69,16 +74,15 @@ func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, x *grap
 	}
 	if p.loops > 0 {
 		names, xs := stacks.groups(p)
-		carry, ys := b.Scan([]*graph.Value{x}, xs, func(carry, row []*graph.Value) (next, ys []*graph.Value) {
-			x := carry[0]
+		var ys []*graph.Value
+		carry, ys = b.Scan(carry, xs, func(carry, row []*graph.Value) (next, ys []*graph.Value) {
 			for k := range p.period {
 				var r balance
-				x, r = checkpointed(p.first+k, x, stacks.inGroup(names, row, p, k))
+				carry, r = checkpointed(p.first+k, carry, stacks.inGroup(names, row, p, k))
 				ys = append(ys, r.list()...)
 			}
-			return []*graph.Value{x}, ys
+			return carry, ys
 		})
-		x = carry[0]
 		for len(ys) > 0 {
 			note(balanceOf(ys[:3]))
 			ys = ys[3:]
@@ -87,7 +91,7 @@ func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, x *grap
 	for i := p.first + p.period*p.loops; i < c.Layers; i++ {
 		single(i)
 	}
-	return x, balances
+	return carry, balances
 }
 
 func (r balance) list() []*graph.Value {

@@ -105,14 +105,51 @@ func (m *Model) hidden(b *graph.Builder, params map[string]*graph.Value, batch B
 	}
 	turn := m.Config.newRope(b, positions)
 	x := m.Placement.Batch(m.embed(b, batch.Tokens, params["embed"]))
-	x, balances := m.layers(b, params, x, func(x *graph.Value, sparse bool, w weights) (*graph.Value, balance) {
-		return m.layer(b, x, sparse, w, turn, batch)
+	parts := layerParts{
+		turn:   turn,
+		attend: func(q, k, v *graph.Value) *graph.Value { return m.attend(b, q, k, v, batch.Segments) },
+		experts: func(h *graph.Value, w weights) (*graph.Value, balance) {
+			return m.experts(b, h, nil, w)
+		},
+	}
+	out, balances := m.layers(b, params, []*graph.Value{x}, func(carry []*graph.Value, sparse bool, w weights) ([]*graph.Value, balance) {
+		y, r := m.layer(carry[0], sparse, w, parts)
+		return []*graph.Value{y}, r
 	})
-	return rmsNorm(x, m.Placement.Weight(params["norm"], "norm"), m.Config.NormEps), balances
+	return m.lastNorm(out[0], params), balances
+}
+
+func (m *Model) lastNorm(x *graph.Value, params map[string]*graph.Value) *graph.Value {
+	return rmsNorm(x, m.Placement.Weight(params["norm"], "norm"), m.Config.NormEps)
+}
+
+// attend is causal attention where every device has its rows of the batch.
+func (m *Model) attend(b *graph.Builder, q, k, v, segments *graph.Value) *graph.Value {
+	args := []Arg{{Value: q}, {Value: k}, {Value: v}}
+	if segments != nil {
+		args = append(args, Arg{Value: segments})
+	}
+	return m.Placement.Region(b, args, 1, func(_ Region, local []*graph.Value) []*graph.Value {
+		var segments *graph.Value
+		if len(local) > 3 {
+			segments = local[3]
+		}
+		return []*graph.Value{attention(local[0], local[1], local[2], segments, m.Options.Attention)}
+	})[0]
+}
+
+// layerParts are what differs between layers that see whole sequences and those
+// that see the next tokens only.
+type layerParts struct {
+	turn rope
+	// attend is attention of q [B, S, H, h] to k and v [B, S, K, h], which are
+	// turned already.
+	attend  func(q, k, v *graph.Value) *graph.Value
+	experts func(h *graph.Value, w weights) (*graph.Value, balance)
 }
 
 // layer is one decoder layer on x [B, S, D].
-func (m *Model) layer(b *graph.Builder, x *graph.Value, sparse bool, w weights, turn rope, batch Batch) (*graph.Value, balance) {
+func (m *Model) layer(x *graph.Value, sparse bool, w weights, parts layerParts) (*graph.Value, balance) {
 	c := &m.Config
 	use := func(name string) *graph.Value { return m.Placement.Weight(w[name], name) }
 	h := rmsNorm(x, use("layers.attn_norm"), c.NormEps)
@@ -123,25 +160,14 @@ func (m *Model) layer(b *graph.Builder, x *graph.Value, sparse bool, w weights, 
 		q = rmsNorm(q, use("layers.q_norm"), c.NormEps)
 		k = rmsNorm(k, use("layers.k_norm"), c.NormEps)
 	}
-	q, k, v = graph.Name(turn.apply(q), NameQ), graph.Name(turn.apply(k), NameK), graph.Name(v, NameV)
-	args := []Arg{{Value: q}, {Value: k}, {Value: v}}
-	if batch.Segments != nil {
-		args = append(args, Arg{Value: batch.Segments})
-	}
-	o := m.Placement.Region(b, args, 1, func(_ Region, local []*graph.Value) []*graph.Value {
-		var segments *graph.Value
-		if len(local) > 3 {
-			segments = local[3]
-		}
-		return []*graph.Value{attention(local[0], local[1], local[2], segments, m.Options.Attention)}
-	})[0]
-	o = graph.Name(o, NameAttnOut)
+	q, k, v = graph.Name(parts.turn.apply(q), NameQ), graph.Name(parts.turn.apply(k), NameK), graph.Name(v, NameV)
+	o := graph.Name(parts.attend(q, k, v), NameAttnOut)
 	x = graph.Name(m.Placement.Batch(graph.Add(x, graph.Einsum("bshk,hkd->bsd", o, use("layers.wo")))), NameResid)
 	h = rmsNorm(x, use("layers.ffn_norm"), c.NormEps)
 	var y *graph.Value
 	var r balance
 	if sparse {
-		y, r = m.experts(b, h, nil, w)
+		y, r = parts.experts(h, w)
 	} else {
 		gate := graph.Name(graph.Einsum("bsd,df->bsf", h, use("layers.w_gate")), NameGate)
 		up := graph.Name(graph.Einsum("bsd,df->bsf", h, use("layers.w_up")), NameUp)
