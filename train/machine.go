@@ -24,7 +24,51 @@ type Machine struct {
 
 // OpenMachine opens the plugin that the recipe names and arranges its devices.
 func OpenMachine(r *configs.Recipe) (*Machine, error) {
-	path, err := pluginPath(r.Mesh.Platform)
+	devices := 0
+	if r.Mesh.Platform == "cpu" {
+		axes, err := r.MeshAxes()
+		if err != nil {
+			return nil, err
+		}
+		devices = 1
+		for _, a := range axes {
+			devices *= a.Size
+		}
+	}
+	m, err := open(r.Mesh.Platform, "mesh.platform", devices)
+	if err != nil {
+		return nil, err
+	}
+	if m.Mesh, err = arrange(m.Client, r); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// OpenDevice opens a plugin, by its name or its path, for programs on one of its
+// devices. setting is where the user gave it, for errors.
+func OpenDevice(platform, setting string) (*Machine, error) {
+	m, err := open(platform, setting, 1)
+	if err != nil {
+		return nil, err
+	}
+	local := m.Client.LocalDevices()
+	if len(local) == 0 {
+		m.Close()
+		return nil, fmt.Errorf("train: %s has no device here", platform)
+	}
+	m.Mesh, err = mesh.New([]mesh.Axis{{Name: "device", Size: 1}}, []int{local[0].ID})
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// open starts a platform's devices; on cpu there are as many as asked for.
+func open(platform, setting string, devices int) (*Machine, error) {
+	path, err := pluginPath(platform, setting)
 	if err != nil {
 		return nil, err
 	}
@@ -37,38 +81,26 @@ func OpenMachine(r *configs.Recipe) (*Machine, error) {
 		return nil, err
 	}
 	o := pjrt.ClientOptions{}
-	if r.Mesh.Platform == "cpu" {
-		axes, err := r.MeshAxes()
-		if err != nil {
-			return nil, err
-		}
-		o.Devices = 1
-		for _, a := range axes {
-			o.Devices *= a.Size
-		}
+	if platform == "cpu" {
+		o.Devices = devices
 	}
 	client, err := plugin.NewClient(o)
 	if err != nil {
-		return nil, fmt.Errorf("train: starting the devices of %s: %w", r.Mesh.Platform, err)
+		return nil, fmt.Errorf("train: starting the devices of %s: %w", platform, err)
 	}
-	m := &Machine{Client: client, Cache: compilecache.OpenDefault(), OnCPU: client.Platform() == "cpu"}
-	if m.Mesh, err = arrange(client, r); err != nil {
-		_ = client.Close()
-		return nil, err
-	}
-	return m, nil
+	return &Machine{Client: client, Cache: compilecache.OpenDefault(), OnCPU: client.Platform() == "cpu"}, nil
 }
 
 // Close ends the client. Programs and buffers must be closed before.
 func (m *Machine) Close() { _ = m.Client.Close() }
 
-func pluginPath(platform string) (string, error) {
+func pluginPath(platform, setting string) (string, error) {
 	for _, known := range plugins.Names() {
 		if platform == known {
 			return plugins.Find(platform)
 		}
 	}
-	return plugins.Override(platform, "mesh.platform")
+	return plugins.Override(platform, setting)
 }
 
 // arrange lays the recipe's axes over the devices.

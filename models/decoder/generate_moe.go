@@ -1,0 +1,33 @@
+package decoder
+
+import (
+	"titan/dtype"
+	"titan/graph"
+)
+
+// fewExperts is the feed-forward layer with experts for so few tokens that most
+// experts have none: x [B, T, D], the layer's router, the stacks of all layers,
+// and the layer's number among those with experts (s32 scalar). It goes through
+// the chosen experts one by one and reads no other's weights.
+func (m *Model) fewExperts(x, router *graph.Value, params map[string]*graph.Value, layer *graph.Value) *graph.Value {
+	b, c := x.Builder(), m.Config.MoE
+	B, T, D, k := x.Dim(0), x.Dim(1), x.Dim(2), c.TopK
+	N := B * T
+	rows := graph.Reshape(x, N, D)
+	to := c.route(rows, m.Placement.Weight(router, "layers.router"), m.Options.ForceLoadBalance)
+	matrix := func(name string, expert *graph.Value) *graph.Value {
+		name = "layers.experts." + name
+		stack, zero := params[name], expert.Builder().Int(dtype.S32, 0)
+		one := graph.DynamicSlice(stack, []int{1, 1, stack.Dim(2), stack.Dim(3)}, layer, expert, zero, zero)
+		return m.Placement.Weight(graph.Squeeze(one, 0, 1), name)
+	}
+	pairs := graph.Reshape(graph.BroadcastInDim(rows, []int{N, k, D}, []int{0, 2}), N*k, 1, D)
+	_, ys := b.Scan(nil, []*graph.Value{pairs, graph.Reshape(to.experts, N*k)}, func(_, r []*graph.Value) (next, ys []*graph.Value) {
+		gate := graph.Einsum("bd,df->bf", r[0], matrix("w_gate", r[1]))
+		up := graph.Einsum("bd,df->bf", r[0], matrix("w_up", r[1]))
+		return nil, []*graph.Value{graph.Einsum("bf,fd->bd", graph.Mul(graph.Silu(gate), up), matrix("w_down", r[1]))}
+	})
+	y := graph.Convert(graph.Reshape(ys[0], N, k, D), dtype.F32)
+	y = graph.Sum(graph.Mul(y, graph.ExpandDims(to.weights, -1)), 1)
+	return graph.Reshape(graph.Convert(y, x.DType()), B, T, D)
+}
