@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"titan/checkpoint"
 	"titan/checkpoint/hf"
 	"titan/checkpoint/safetensors"
 	"titan/dtype"
@@ -14,6 +15,9 @@ import (
 	"titan/models/decoder"
 	"titan/models/hfconfig"
 )
+
+// aheadBlock is how many bytes of a checkpoint are read at once.
+const aheadBlock = 512 << 20
 
 // ExportOptions say what is written.
 type ExportOptions struct {
@@ -77,6 +81,9 @@ func Export(ctx context.Context, dir, family string, c decoder.Config, ours safe
 	b, err := bind(family, c, o.DType)
 	if err != nil {
 		return err
+	}
+	if _, ok := ours.(*checkpoint.Checkpoint); ok {
+		ours = readAhead(ours, aheadBlock, 2*aheadBlock)
 	}
 	theirs, err := b.Export(ours, o.DType)
 	if err != nil {
