@@ -1,0 +1,11 @@
+// Package generate samples text from a trained model, on one device:
+//
+//	w, err := generate.OpenCheckpoint("outputs/checkpoint", checkpoint.Latest)
+//	m, err := train.OpenDevice("cpu", "--platform")
+//	g, err := generate.New(ctx, m, w, tok, generate.Options{})
+//	res, err := g.Generate(ctx, "func main() {", generate.Request{MaxTokens: 200, Emit: print})
+//
+// The model reads the prompt in chunks and then one token at a time, keeping the
+// keys and values of what it has read on the device; the choice of the next token
+// is made here, from its logits.
+package generate

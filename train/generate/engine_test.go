@@ -1,0 +1,123 @@
+package generate
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"titan/checkpoint/safetensors"
+	"titan/dtype"
+	"titan/internal/xlatest"
+	"titan/mesh"
+	"titan/train"
+)
+
+const goldens = "../../models/decoder/testdata/golden"
+
+var ctx = context.Background()
+
+// machine is one of the devices that tests share.
+func machine(t testing.TB) *train.Machine {
+	t.Helper()
+	c := xlatest.CPU(t)
+	m, err := mesh.New([]mesh.Axis{{Name: "device", Size: 1}}, []int{c.LocalDevices()[0].ID})
+	require.NoError(t, err)
+	return &train.Machine{Client: c, Mesh: m, OnCPU: true}
+}
+
+// openGolden makes an engine of a golden case, with a cache for n tokens.
+func openGolden(t testing.TB, name string, chunk, n int) *engine {
+	t.Helper()
+	w, err := OpenHF(filepath.Join(goldens, name))
+	require.NoError(t, err)
+	defer w.Close()
+	e, err := load(ctx, machine(t), w, dtype.F32)
+	require.NoError(t, err)
+	t.Cleanup(e.close)
+	e.chunk = chunk
+	require.NoError(t, e.begin(n))
+	return e
+}
+
+// goldenRows are the token sequences of a case's first batch, and the logits of
+// each position, as Transformers computes them.
+func goldenRows(t testing.TB, name string, vocab int) (tokens [][]int32, logits [][][]float32) {
+	t.Helper()
+	io, err := safetensors.Open(filepath.Join(goldens, name, "io.safetensors"))
+	require.NoError(t, err)
+	defer io.Close()
+	rawTokens, err := io.Bytes("tokens")
+	require.NoError(t, err)
+	rawLogits, err := io.Bytes("logits")
+	require.NoError(t, err)
+	const n = 32
+	for r := range 2 {
+		var row []int32
+		var ls [][]float32
+		for i := range n {
+			row = append(row, int32(dtype.Float(dtype.S32, rawTokens, r*(n+1)+i)))
+			var l []float32
+			for v := range vocab {
+				l = append(l, float32(dtype.Float(dtype.F32, rawLogits, (r*n+i)*vocab+v)))
+			}
+			ls = append(ls, l)
+		}
+		tokens, logits = append(tokens, row), append(logits, ls)
+	}
+	return tokens, logits
+}
+
+// Whatever way a sequence is read, whole or in chunks, with padding or one token
+// at a time, the logits of every position are those of the whole model.
+func TestReadingEqualsGoldens(t *testing.T) {
+	for _, name := range []string{"llama_rope3", "qwen3_tied", "qwen3_moe"} {
+		t.Run(name, func(t *testing.T) {
+			e := openGolden(t, name, 16, 32)
+			tokens, logits := goldenRows(t, name, e.config.VocabSize)
+			check := func(r, i int, got []float32) {
+				t.Helper()
+				require.Len(t, got, len(logits[r][i]))
+				for v, want := range logits[r][i] {
+					if d := math.Abs(float64(want - got[v])); !(d <= 3e-5) {
+						require.FailNow(t, "logits differ", "row %d, position %d, token %d: %v, not %v", r, i, v, got[v], want)
+					}
+				}
+			}
+			for r, row := range tokens {
+				e.rewind(0)
+				for i := range row {
+					got, err := e.read(row[i : i+1])
+					require.NoError(t, err)
+					check(r, i, got)
+				}
+				// Prompts of all lengths: in one padded chunk, or in a full one and another.
+				for n := 1; n <= len(row); n++ {
+					e.rewind(0)
+					got, err := e.read(row[:n])
+					require.NoError(t, err)
+					check(r, n-1, got)
+				}
+				// After padding, the tokens that follow take its place.
+				for _, n := range []int{5, 17, 21} {
+					e.rewind(0)
+					_, err := e.read(row[:n])
+					require.NoError(t, err)
+					for i := n; i < len(row); i++ {
+						got, err := e.read(row[i : i+1])
+						require.NoError(t, err)
+						check(r, i, got)
+					}
+					// Going back, as every sample of a prompt does.
+					e.rewind(n)
+					got, err := e.read(row[n : n+1])
+					require.NoError(t, err)
+					check(r, n, got)
+				}
+			}
+			require.Len(t, e.programs, 2)
+		})
+	}
+}

@@ -1,0 +1,139 @@
+package generate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"titan/checkpoint"
+	"titan/checkpoint/hfmodel"
+	"titan/checkpoint/safetensors"
+	"titan/dtype"
+	"titan/models/decoder"
+	"titan/models/hfconfig"
+	"titan/pjrt"
+	"titan/sharding"
+	"titan/train"
+)
+
+// Weights are the parameters of a model on disk.
+type Weights struct {
+	Where  string // for users
+	Family string
+	Config decoder.Config
+	// Tokenizer is the folder that the model's tokenizer is said to be in, "" if
+	// nothing is said.
+	Tokenizer string
+	// EOS are the tokens that end a text, if the model says so.
+	EOS   []int
+	Notes []string
+
+	entries []safetensors.Entry
+	restore func(context.Context, checkpoint.Target, checkpoint.Deliver) error
+	close   func() error
+}
+
+// Close closes the files.
+func (w *Weights) Close() error { return w.close() }
+
+// OpenCheckpoint opens a checkpoint of a folder: that of a step, or
+// checkpoint.Latest.
+func OpenCheckpoint(dir string, step int) (*Weights, error) {
+	folder, err := checkpoint.OpenFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	c, err := folder.Open(step)
+	if err != nil {
+		return nil, err
+	}
+	s, err := hfmodel.SavedModel(c)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &Weights{
+		Where: c.Path(), Family: s.Family, Config: s.Config, Tokenizer: s.Tokenizer,
+		entries: c.Entries(), restore: c.Restore, close: c.Close,
+	}, nil
+}
+
+// OpenHF opens a directory in Hugging Face's layout.
+func OpenHF(dir string) (*Weights, error) {
+	m, err := hfmodel.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	src, err := m.Tensors(dtype.F32)
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return &Weights{
+		Where: dir, Family: m.Family, Config: m.Config, Tokenizer: dir, EOS: m.Tokens.EOS, Notes: m.Notes,
+		entries: src.Entries(), close: m.Close,
+		restore: func(ctx context.Context, t checkpoint.Target, d checkpoint.Deliver) error {
+			return checkpoint.RestoreFrom(ctx, dir, src, t, d)
+		},
+	}, nil
+}
+
+// load puts the parameters on the machine's device.
+func load(ctx context.Context, m *train.Machine, w *Weights, compute dtype.DType) (*engine, error) {
+	params := w.Config.Params()
+	e := &engine{machine: m, config: w.Config, compute: compute, chunk: maxChunk, params: make([]*pjrt.Buffer, len(params))}
+	target := checkpoint.Target{Mesh: m.Mesh}
+	for _, p := range params {
+		stored := dtype.F32
+		if i := slices.IndexFunc(w.entries, func(e safetensors.Entry) bool { return e.Name == p.Name }); i >= 0 && w.entries[i].DType.IsFloat() {
+			stored = w.entries[i].DType // what is missing or no float, restoring reports
+		}
+		target.Tensors = append(target.Tensors, checkpoint.Tensor{Name: p.Name, DType: stored, Shape: p.Shape, Spec: sharding.Replicated(len(p.Shape))})
+	}
+	err := w.restore(ctx, target, func(i int, _ []int, data []byte) error {
+		p, to := params[i], storedType(params[i], compute)
+		data, err := convert(data, target.Tensors[i].DType, to)
+		if err == nil {
+			e.params[i], err = m.Client.Put(data, to, p.Shape, m.Client.LocalDevices()[0])
+		}
+		return err
+	})
+	if err != nil {
+		e.close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// convert changes the type of elements, rounding to nearest even.
+func convert(data []byte, from, to dtype.DType) ([]byte, error) {
+	if from == to {
+		return data, nil
+	}
+	xs := make([]float32, len(data)/from.Size())
+	for i := range xs {
+		xs[i] = float32(dtype.Float(from, data, i))
+	}
+	return dtype.FromFloat32(to, xs)
+}
+
+// endTokens returns the tokens that end a text as a model's folder says in
+// generation_config.json; nil if there is none.
+func endTokens(dir string) ([]int, error) {
+	path := filepath.Join(dir, "generation_config.json")
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	f, err := hfconfig.Parse(path, data)
+	if err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	t := f.Tokens()
+	return t.EOS, f.Err()
+}
