@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -80,12 +81,22 @@ func (e *engine) program(T int) (*train.Compiled, error) {
 	return p, nil
 }
 
+// prepare compiles what reading n tokens, and then single ones, takes.
+func (e *engine) prepare(n int) error {
+	for _, T := range append(chunksFor(n, e.chunk), 1) {
+		if _, err := e.program(T); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // rewind forgets all but the first n tokens.
 func (e *engine) rewind(n int) { e.filled = min(e.filled, n) }
 
 // read reads tokens, at least one, behind those that the cache holds and returns
 // the logits of the one that comes next.
-func (e *engine) read(tokens []int32) (logits []float32, err error) {
+func (e *engine) read(ctx context.Context, tokens []int32) (logits []float32, err error) {
 	if len(tokens) == 0 {
 		return nil, errors.New("generate: there is no token to read")
 	}
@@ -102,6 +113,10 @@ func (e *engine) read(tokens []int32) (logits []float32, err error) {
 	}
 	var out *pjrt.Buffer
 	for len(tokens) > 0 {
+		if err := ctx.Err(); err != nil {
+			_ = pjrt.CloseBuffers([]*pjrt.Buffer{out})
+			return nil, err
+		}
 		n := min(len(tokens), e.chunk)
 		if e.filled+chunkFor(n, e.chunk) > e.length {
 			n = 1 // padding would not fit

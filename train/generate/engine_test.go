@@ -89,30 +89,30 @@ func TestReadingEqualsGoldens(t *testing.T) {
 			for r, row := range tokens {
 				e.rewind(0)
 				for i := range row {
-					got, err := e.read(row[i : i+1])
+					got, err := e.read(ctx, row[i:i+1])
 					require.NoError(t, err)
 					check(r, i, got)
 				}
 				// Prompts of all lengths: in one padded chunk, or in a full one and another.
 				for n := 1; n <= len(row); n++ {
 					e.rewind(0)
-					got, err := e.read(row[:n])
+					got, err := e.read(ctx, row[:n])
 					require.NoError(t, err)
 					check(r, n-1, got)
 				}
 				// After padding, the tokens that follow take its place.
 				for _, n := range []int{5, 17, 21} {
 					e.rewind(0)
-					_, err := e.read(row[:n])
+					_, err := e.read(ctx, row[:n])
 					require.NoError(t, err)
 					for i := n; i < len(row); i++ {
-						got, err := e.read(row[i : i+1])
+						got, err := e.read(ctx, row[i:i+1])
 						require.NoError(t, err)
 						check(r, i, got)
 					}
 					// Going back, as every sample of a prompt does.
 					e.rewind(n)
-					got, err := e.read(row[n : n+1])
+					got, err := e.read(ctx, row[n:n+1])
 					require.NoError(t, err)
 					check(r, n, got)
 				}

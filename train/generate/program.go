@@ -82,6 +82,17 @@ func chunkFor(n, most int) int {
 	return size
 }
 
+// chunksFor returns the programs with which n tokens are read.
+func chunksFor(n, most int) (sizes []int) {
+	if n > most {
+		sizes = append(sizes, most)
+	}
+	if rest := n % most; rest > 0 {
+		return append(sizes, chunkFor(rest, most))
+	}
+	return append(sizes, chunkFor(most, most))
+}
+
 // cacheLength returns the length of a cache for n tokens: a power of two, so that
 // programs are used again, and a multiple of the chunks that are read.
 func cacheLength(n int) int {

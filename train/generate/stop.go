@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -21,9 +22,9 @@ func newStopper(stops []string) (*stopper, error) {
 	for _, s := range stops {
 		switch {
 		case s == "":
-			return nil, fmt.Errorf("a stop string is empty: every text contains it")
+			return nil, errors.New("stop is empty: every text contains it")
 		case !utf8.ValidString(s):
-			return nil, fmt.Errorf("the stop string %q is not valid UTF-8: no text contains it", s)
+			return nil, fmt.Errorf("stop %q is not valid UTF-8: no text contains it", s)
 		}
 	}
 	return &stopper{stops: stops}, nil

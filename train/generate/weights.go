@@ -12,6 +12,7 @@ import (
 	"titan/checkpoint"
 	"titan/checkpoint/hfmodel"
 	"titan/checkpoint/safetensors"
+	"titan/data/tokenizer"
 	"titan/dtype"
 	"titan/models/decoder"
 	"titan/models/hfconfig"
@@ -28,7 +29,8 @@ type Weights struct {
 	// Tokenizer is the folder that the model's tokenizer is said to be in, "" if
 	// nothing is said.
 	Tokenizer string
-	// EOS are the tokens that end a text, if the model says so.
+	// EOS are the tokens that end a text, as far as the model says; OpenTokenizer
+	// adds what is said beside the tokenizer.
 	EOS   []int
 	Notes []string
 
@@ -42,11 +44,7 @@ func (w *Weights) Close() error { return w.close() }
 
 // OpenCheckpoint opens a checkpoint of a folder: that of a step, or
 // checkpoint.Latest.
-func OpenCheckpoint(dir string, step int) (*Weights, error) {
-	folder, err := checkpoint.OpenFolder(dir)
-	if err != nil {
-		return nil, err
-	}
+func OpenCheckpoint(folder *checkpoint.Folder, step int) (*Weights, error) {
 	c, err := folder.Open(step)
 	if err != nil {
 		return nil, err
@@ -119,8 +117,33 @@ func convert(data []byte, from, to dtype.DType) ([]byte, error) {
 	return dtype.FromFloat32(to, xs)
 }
 
-// endTokens returns the tokens that end a text as a model's folder says in
-// generation_config.json; nil if there is none.
+// OpenTokenizer loads the tokenizer of a folder, or in a tokenizer.json; "" stands
+// for the one that the model names.
+func (w *Weights) OpenTokenizer(path string) (*tokenizer.Tokenizer, error) {
+	own := path == ""
+	if own {
+		path = w.Tokenizer
+	}
+	if path == "" {
+		return nil, fmt.Errorf("generate: %s does not say where its tokenizer is", w.Where)
+	}
+	tok, err := tokenizer.Load(path)
+	if own && errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("generate: the tokenizer of %s should be in %s and is not (%w)", w.Where, path, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if filepath.Base(path) == "tokenizer.json" {
+		path = filepath.Dir(path)
+	}
+	eos, err := endTokens(path)
+	w.EOS = append(w.EOS, eos...)
+	return tok, err
+}
+
+// endTokens returns the tokens that end a text according to the
+// generation_config.json of a folder, nil if there is none.
 func endTokens(dir string) ([]int, error) {
 	path := filepath.Join(dir, "generation_config.json")
 	data, err := os.ReadFile(path)
@@ -135,5 +158,8 @@ func endTokens(dir string) ([]int, error) {
 		return nil, fmt.Errorf("generate: %w", err)
 	}
 	t := f.Tokens()
-	return t.EOS, f.Err()
+	if err := f.Err(); err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	return t.EOS, nil
 }
