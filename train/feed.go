@@ -14,22 +14,18 @@ import (
 
 // openData opens the training data and checks that it has what batches need.
 func (t *trainer) openData() error {
-	r := t.recipe
-	model, err := r.Decoder()
-	if err != nil {
-		return err
-	}
+	r, o := t.recipe, &t.options
 	sources, err := r.Sources()
 	if err != nil {
 		return err
 	}
-	global, err := r.GlobalBatch()
+	hash, err := t.tokenizerHash()
 	if err != nil {
 		return err
 	}
 	t.loader, err = data.New(data.Options{
-		Sources: sources, SeqLen: r.Training.SeqLen, GlobalBatch: global, Vocab: model.VocabSize, Seed: r.Debug.Seed,
-		TokenizerSHA256: t.tokenizerHash(), ResetPositions: r.Data.ResetPositions,
+		Sources: sources, SeqLen: o.SeqLen, GlobalBatch: o.Rows * o.Passes, Vocab: o.Model.VocabSize, Seed: r.Debug.Seed,
+		TokenizerSHA256: hash, ResetPositions: r.Data.ResetPositions,
 		IsolateDocuments: r.Data.IsolateDocuments, MaskBoundaries: r.Data.MaskBoundaries,
 	})
 	if err != nil {
@@ -38,7 +34,7 @@ func (t *trainer) openData() error {
 	if t.data, err = t.loader.Fingerprint(); err != nil {
 		return err
 	}
-	t.progress.Data, t.progress.Seed = t.data, r.Debug.Seed
+	t.progress = progress{Data: t.data, Seed: r.Debug.Seed, Excluded: r.Checkpoint.ExcludeFromLoading}
 	steps := int64(r.Training.Steps)
 	t.logf("data: %s tokens, %.2f epochs in %d steps", commas(t.loader.Tokens()), float64(steps)/float64(max(1, t.loader.Steps())), steps)
 	return nil
@@ -53,21 +49,23 @@ func (t *trainer) tokenizerDir() string {
 	return dir
 }
 
-func (t *trainer) tokenizerHash() string {
+// tokenizerHash is the hash that datasets give of their tokenizer, "" if the
+// model has none.
+func (t *trainer) tokenizerHash() (string, error) {
 	dir := t.tokenizerDir()
 	if dir == "" {
-		return ""
+		return "", nil
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
 	if err != nil {
-		return ""
+		return "", fmt.Errorf("model.hf_assets_path: %w", err)
 	}
 	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // rows are those of the global batch that this process feeds: all.
-func (t *trainer) rows() []int { return firstRows(t.options.Rows * max(1, t.options.Passes)) }
+func (t *trainer) rows() []int { return firstRows(t.options.Rows * t.options.Passes) }
 
 func firstRows(n int) []int {
 	rows := make([]int, n)

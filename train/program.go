@@ -24,10 +24,13 @@ type Compiled struct {
 	outputs []*sharding.Layout
 }
 
+// compileFlags are options of XLA beyond its defaults, for tests.
+var compileFlags map[string]any
+
 // Compile compiles a program for the machine, or loads it from the cache.
 func (m *Machine) Compile(mod *graph.Module) (*Compiled, error) {
 	c := &Compiled{Module: mod, machine: m}
-	o := pjrt.CompileOptions{Partitions: m.Mesh.Size(), Shardy: true, DeviceIDs: m.Mesh.IDs()}
+	o := pjrt.CompileOptions{Partitions: m.Mesh.Size(), Shardy: true, DeviceIDs: m.Mesh.IDs(), Flags: compileFlags}
 	var err error
 	code := []byte(mod.StableHLO())
 	if m.Cache == nil {

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -13,14 +12,14 @@ import (
 	"titan/checkpoint"
 	"titan/checkpoint/hfmodel"
 	"titan/dtype"
-	"titan/metrics"
-	"titan/models/decoder"
-	"titan/pjrt"
-	"titan/sharding"
+	"titan/optim"
 )
 
+// trainKey is the name under which a checkpoint's state has the progress.
+const trainKey = "train"
+
 // progress is the part of a run's state that is not on the devices; saved with
-// every checkpoint as "train".
+// every checkpoint.
 type progress struct {
 	Step   int64 `json:"step"`   // steps done
 	Tokens int64 `json:"tokens"` // valid tokens seen
@@ -28,141 +27,282 @@ type progress struct {
 	// and the step.
 	Data string `json:"data"`
 	Seed uint64 `json:"seed"`
+	// Excluded is what the run was told not to restore when it began. A restart
+	// must not leave it out again.
+	Excluded []string `json:"excluded,omitempty"`
 }
 
-// modelState is saved as "model", so that a checkpoint can be exported or
-// sampled from without its recipe.
-type modelState struct {
-	Family    string         `json:"family"`
-	Config    decoder.Config `json:"config"`
-	Tokenizer string         `json:"tokenizer,omitempty"` // hf_assets_path
+// What checkpoint.exclude_from_loading names.
+const (
+	partOptimizer = "optimizer"
+	partTrain     = "train_state"
+)
+
+// hasProgress tells a checkpoint of training from one of the model only.
+func hasProgress(c *checkpoint.Checkpoint) bool {
+	_, ok := c.Manifest().State[trainKey]
+	return ok
+}
+
+// checkStart finds out, before anything is compiled, whether start can succeed.
+func (t *trainer) checkStart(ctx context.Context) error {
+	c := t.recipe.Checkpoint
+	if t.store != nil {
+		_, err := t.store.Load(ctx, checkpoint.LoadOptions{Step: c.LoadStep, Fallback: c.Fallback}, func(c *checkpoint.Checkpoint) error {
+			if t.completed(c) {
+				return nil
+			}
+			if !hasProgress(c) {
+				return fmt.Errorf("train: %s has the parameters only (checkpoint.last_save_model_only), so training cannot go on from it; "+
+					"set checkpoint.load_step to one before it, or begin from it with checkpoint.initial_load_path in another job.dump_folder", c.Path())
+			}
+			return t.checkCheckpoint(c, t.excluded(c))
+		})
+		if !t.none(err) {
+			return err
+		}
+	}
+	path := t.initialPath()
+	switch {
+	case path == "":
+		return nil
+	case c.InitialLoadInHF:
+		m, err := t.openHF(path)
+		if err != nil {
+			return err
+		}
+		return m.Close()
+	}
+	ck, err := openInitial(path)
+	if err != nil {
+		return err
+	}
+	defer ck.Close()
+	if err := t.checkInitial(ck); err != nil {
+		return fmt.Errorf("checkpoint.initial_load_path: %w", err)
+	}
+	return nil
+}
+
+// none reports whether there is nothing to resume from, and need not be.
+func (t *trainer) none(err error) bool {
+	var none *checkpoint.NotFoundError
+	return errors.As(err, &none) && t.recipe.Checkpoint.LoadStep == checkpoint.Latest
+}
+
+// completed reports whether a checkpoint of the model only is the end of this
+// recipe's training.
+func (t *trainer) completed(c *checkpoint.Checkpoint) bool {
+	return !hasProgress(c) && c.Step() >= t.recipe.Training.Steps
+}
+
+// initialPath is where the recipe begins from if it does not resume; "" for new
+// parameters.
+func (t *trainer) initialPath() string {
+	c := t.recipe.Checkpoint
+	if c.InitialLoadInHF && c.InitialLoadPath == "" {
+		return t.recipe.Model.HFAssetsPath
+	}
+	return c.InitialLoadPath
 }
 
 // start makes the state that training begins with: the checkpoint to go on from
 // if there is one, else what the recipe says to begin from, else new parameters.
 func (t *trainer) start(ctx context.Context) error {
-	c := t.recipe.Checkpoint
-	if t.store != nil {
-		loaded, err := t.resume(ctx)
-		var none *checkpoint.NotFoundError
-		switch {
-		case errors.As(err, &none) && c.LoadStep == checkpoint.Latest:
-		case err != nil:
-			return err
-		case loaded:
-			return nil
-		}
-	}
-	if err := t.initialise(); err != nil {
+	err := t.load(ctx)
+	if err != nil || t.state == nil {
 		return err
 	}
-	path := c.InitialLoadPath
-	if c.InitialLoadInHF && path == "" {
-		path = t.recipe.Model.HFAssetsPath
+	raw, err := t.state.Whole(t.state.index(optim.SkippedName))
+	if err != nil {
+		return err
 	}
+	t.skipped = dtype.Float(dtype.S32, raw, 0)
+	return nil
+}
+
+func (t *trainer) load(ctx context.Context) error {
+	if t.store != nil {
+		if err := t.resume(ctx); !t.none(err) {
+			return err
+		}
+	}
+	if err := t.initialise(ctx); err != nil {
+		return err
+	}
+	path := t.initialPath()
 	switch {
 	case path == "":
 		t.logf("parameters: initialised from seed %d", t.recipe.Debug.Seed)
 		return nil
-	case c.InitialLoadInHF:
+	case t.recipe.Checkpoint.InitialLoadInHF:
 		return t.fromHF(ctx, path)
 	}
-	return t.fromCheckpoint(ctx, path, c.InitialLoadModelOnly)
+	return t.fromCheckpoint(ctx, path)
 }
 
-func (t *trainer) initialise() error {
-	var err error
-	t.state, err = t.machine.Init(t.recipe.Debug.Seed, t.options.Model, t.step.Vars)
-	return err
+func (t *trainer) initialise(ctx context.Context) error {
+	s, err := abandonable(ctx, func() (*State, error) {
+		return t.machine.Init(t.recipe.Debug.Seed, t.options.Model, t.step.Vars)
+	})
+	t.abandoned = t.abandoned || errors.Is(err, errAbandoned)
+	if err != nil {
+		return err
+	}
+	t.state.Close()
+	t.state = s
+	return nil
 }
 
 // resume goes on from a checkpoint of this run.
-func (t *trainer) resume(ctx context.Context) (bool, error) {
+func (t *trainer) resume(ctx context.Context) error {
 	c := t.recipe.Checkpoint
-	exclude := func(what string) bool { return slices.Contains(c.ExcludeFromLoading, what) }
-	if exclude("optimizer") {
-		if err := t.initialise(); err != nil {
-			return false, err
-		}
-	}
-	o := checkpoint.LoadOptions{Step: c.LoadStep, Fallback: c.Fallback, Verify: c.Verify}
+	o := checkpoint.LoadOptions{Step: c.LoadStep, Fallback: c.Fallback, Verify: c.Verify, Attempt: 1}
+	var exclude []string
 	loaded, err := t.store.Load(ctx, o, func(c *checkpoint.Checkpoint) error {
-		var p progress
-		if err := c.State("train", &p); err != nil {
-			return fmt.Errorf("train: %s: %w; a checkpoint of the model only can be used with checkpoint.initial_load_path", c.Path(), err)
+		exclude = t.excluded(c)
+		if t.completed(c) {
+			t.progress.Step = int64(c.Step())
+			return nil
 		}
-		t.progress = p
-		return t.restore(ctx, c, exclude("optimizer"))
+		if err := t.checkCheckpoint(c, exclude); err != nil {
+			return err
+		}
+		return t.restore(ctx, c, exclude)
 	})
 	if err != nil {
-		return false, err
+		return err
 	}
 	for _, e := range loaded.Skipped {
 		t.logf("WARNING: %v", e)
 	}
 	t.logf("resumed from %s", loaded.Path)
-	if t.progress.Data != t.data && !exclude("train_state") {
-		t.logf("WARNING: the data, its order or the batch is not that of the checkpoint; training goes on with batch %d of the new data", t.progress.Step)
+	t.logExcluded(exclude)
+	if c.LoadStep != checkpoint.Latest {
+		t.logf("WARNING: checkpoint.load_step is set: if this run starts again, it is from step %d again", c.LoadStep)
 	}
-	if exclude("train_state") {
-		t.progress = progress{}
+	if !slices.Contains(exclude, partTrain) {
+		t.setSaved(int64(loaded.Step))
 	}
-	t.progress.Data, t.progress.Seed = t.data, t.recipe.Debug.Seed
-	t.saved = int64(loaded.Step)
-	return true, nil
+	return nil
 }
 
-// restore fills the state's variables from a source of the same tensors.
-func (t *trainer) restore(ctx context.Context, c *checkpoint.Checkpoint, paramsOnly bool) error {
-	s, target, err := t.target(paramsOnly)
+// excluded is what is not restored of a checkpoint: what the recipe says, unless
+// the run that saved it has begun that way already.
+func (t *trainer) excluded(c *checkpoint.Checkpoint) []string {
+	var p progress
+	if hasProgress(c) && c.State(trainKey, &p) != nil {
+		p = progress{}
+	}
+	var out []string
+	for _, what := range t.recipe.Checkpoint.ExcludeFromLoading {
+		if !slices.Contains(p.Excluded, what) {
+			out = append(out, what)
+		}
+	}
+	return out
+}
+
+func (t *trainer) logExcluded(exclude []string) {
+	if len(exclude) > 0 {
+		t.logf("not restored: %s (checkpoint.exclude_from_loading)", strings.Join(exclude, ", "))
+	}
+}
+
+// checkCheckpoint compares a checkpoint with the recipe's model and optimizer.
+func (t *trainer) checkCheckpoint(c *checkpoint.Checkpoint, exclude []string) error {
+	m, err := hfmodel.SavedModel(c)
 	if err != nil {
 		return err
 	}
-	return c.Restore(ctx, target, t.deliver(s))
+	if err := hfmodel.CheckConfig(c.Path(), m.Family, m.Config, t.recipe.Model.Name, t.options.Model); err != nil {
+		return err
+	}
+	return c.Check(t.wanted(exclude))
 }
 
-// target is the state to be filled, made empty if there is none, and what of it.
-func (t *trainer) target(paramsOnly bool) (*State, checkpoint.Target, error) {
+// wanted lists the tensors that are restored.
+func (t *trainer) wanted(exclude []string) []checkpoint.Tensor {
+	tensors := tensorsOf(t.step.Vars)
+	if slices.Contains(exclude, partOptimizer) {
+		tensors = tensors[:len(t.options.Model.Params())]
+	}
+	return tensors
+}
+
+// restore takes the state, but for what is excluded, from a checkpoint. What is
+// excluded is as at the start of a run.
+func (t *trainer) restore(ctx context.Context, c *checkpoint.Checkpoint, exclude []string) error {
+	var p progress
+	if err := c.State(trainKey, &p); err != nil {
+		return fmt.Errorf("train: %s: %w", c.Path(), err)
+	}
+	if slices.Contains(exclude, partOptimizer) {
+		if err := t.initialise(ctx); err != nil {
+			return err
+		}
+	}
+	if err := t.fill(exclude, func(target checkpoint.Target) error { return c.Restore(ctx, target, t.deliver()) }); err != nil {
+		return err
+	}
+	if slices.Contains(exclude, partTrain) {
+		p = progress{}
+	} else if p.Data != t.data {
+		t.logf("WARNING: the data, its order or the batch is not that of %s; training goes on with batch %d of the new data", c.Path(), p.Step)
+	}
+	p.Data, p.Seed, p.Excluded = t.data, t.recipe.Debug.Seed, t.recipe.Checkpoint.ExcludeFromLoading
+	t.progress = p
+	return nil
+}
+
+// fill calls restore with the state as the target, which is made empty if there
+// is none.
+func (t *trainer) fill(exclude []string, restore func(checkpoint.Target) error) error {
 	if t.state == nil {
 		s, err := newState(t.machine.Mesh, t.step.Vars)
 		if err != nil {
-			return nil, checkpoint.Target{}, err
+			return err
 		}
 		t.state = s
 	}
-	tensors := t.state.Tensors()
-	if paramsOnly {
-		tensors = tensors[:len(t.options.Model.Params())]
-	}
-	return t.state, checkpoint.Target{Mesh: t.machine.Mesh, Tensors: tensors}, nil
+	return restore(checkpoint.Target{Mesh: t.machine.Mesh, Tensors: t.wanted(exclude)})
 }
 
-func (t *trainer) deliver(s *State) checkpoint.Deliver {
+func (t *trainer) deliver() checkpoint.Deliver {
 	return func(tensor int, positions []int, data []byte) error {
-		return s.put(t.exe.Devices, t.machine.Client, tensor, positions, data)
+		return t.state.put(t.exe.Devices, t.machine.Client, tensor, positions, data)
 	}
+}
+
+// openHF opens published weights.
+func (t *trainer) openHF(path string) (*hfmodel.Model, error) {
+	m, err := hfmodel.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint.initial_load_in_hf: %w", err)
+	}
+	if err := m.Check(t.recipe.Model.Name, t.options.Model); err != nil {
+		_ = m.Close()
+		return nil, fmt.Errorf("checkpoint.initial_load_in_hf: %w", err)
+	}
+	return m, nil
 }
 
 // fromHF begins from published weights.
 func (t *trainer) fromHF(ctx context.Context, path string) error {
-	m, err := hfmodel.Open(path)
+	m, err := t.openHF(path)
 	if err != nil {
-		return fmt.Errorf("checkpoint.initial_load_in_hf: %w", err)
+		return err
 	}
 	defer m.Close()
-	if err := m.Check(t.recipe.Model.Name, t.options.Model); err != nil {
-		return fmt.Errorf("checkpoint.initial_load_in_hf: %w", err)
-	}
 	src, err := m.Tensors(dtype.F32)
 	if err != nil {
 		return fmt.Errorf("checkpoint.initial_load_in_hf: %w", err)
 	}
-	s, target, err := t.target(true)
+	err = t.fill([]string{partOptimizer}, func(target checkpoint.Target) error {
+		return checkpoint.RestoreFrom(ctx, path, src, target, t.deliver())
+	})
 	if err != nil {
-		return err
-	}
-	if err := checkpoint.RestoreFrom(ctx, path, src, target, t.deliver(s)); err != nil {
-		return err
+		return fmt.Errorf("checkpoint.initial_load_in_hf: %w", err)
 	}
 	for _, n := range m.Notes {
 		t.logf("note: %s", n)
@@ -171,166 +311,87 @@ func (t *trainer) fromHF(ctx context.Context, path string) error {
 	return nil
 }
 
-// fromCheckpoint begins from another run's checkpoint: a folder of checkpoints,
-// of which the last is taken, or one of them.
-func (t *trainer) fromCheckpoint(ctx context.Context, path string, modelOnly bool) error {
-	dir, step := path, checkpoint.Latest
-	if n, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(path), "step-")); err == nil && strings.HasPrefix(filepath.Base(path), "step-") {
-		dir, step = filepath.Dir(path), n
+// openInitial opens another run's checkpoint: a folder of checkpoints, of which
+// the last is taken, or one of them.
+func openInitial(path string) (*checkpoint.Checkpoint, error) {
+	dir, step := filepath.Clean(path), checkpoint.Latest
+	if digits, ok := strings.CutPrefix(filepath.Base(dir), "step-"); ok {
+		if n, err := strconv.Atoi(digits); err == nil {
+			dir, step = filepath.Dir(dir), n
+		}
 	}
 	folder, err := checkpoint.OpenFolder(dir)
 	if err != nil {
-		return fmt.Errorf("checkpoint.initial_load_path: %w", err)
+		return nil, fmt.Errorf("checkpoint.initial_load_path: %w", err)
 	}
 	c, err := folder.Open(step)
 	if err != nil {
-		return fmt.Errorf("checkpoint.initial_load_path: %w", err)
+		return nil, fmt.Errorf("checkpoint.initial_load_path: %w", err)
 	}
-	defer c.Close()
-	if err := t.restore(ctx, c, modelOnly); err != nil {
-		return fmt.Errorf("checkpoint.initial_load_path: %w", err)
-	}
-	t.logf("parameters: from %s", c.Path())
-	return nil
+	return c, nil
 }
 
-// save writes a checkpoint of the state after progress.Step steps. With the
-// recipe's async mode it copies the state to the host and returns.
-func (t *trainer) save(ctx context.Context) error {
-	defer t.meter.Pause(metrics.Checkpoint)()
-	s := t.state
-	snap := checkpoint.Snapshot{
-		Step: int(t.progress.Step), Mesh: t.machine.Mesh, Tensors: s.Tensors(), Shard: s.Shard,
-		State: map[string]any{"train": t.progress, "model": t.modelState()},
+// checkInitial checks another run's checkpoint. Of the model only the shapes
+// must be those of the recipe: a run may begin with longer rotations, say.
+func (t *trainer) checkInitial(c *checkpoint.Checkpoint) error {
+	exclude := t.initialExclude()
+	if !t.recipe.Checkpoint.InitialLoadModelOnly && !hasProgress(c) {
+		return fmt.Errorf("%s has the parameters only; set checkpoint.initial_load_model_only = true", c.Path())
 	}
-	last := t.progress.Step >= int64(t.recipe.Training.Steps)
-	if last && t.recipe.Checkpoint.LastSaveModelOnly {
-		if err := t.modelOnly(&snap); err != nil {
-			return err
-		}
+	var err error
+	m, modelErr := hfmodel.SavedModel(c)
+	if modelErr == nil {
+		modelErr = hfmodel.CheckConfig(c.Path(), m.Family, m.Config, t.recipe.Model.Name, t.options.Model)
 	}
-	if t.saver == nil || last {
-		if t.saver != nil {
-			if err := t.saver.Wait(ctx); err != nil {
-				t.logf("WARNING: %v", err)
-			}
-		}
-		saved, err := t.store.Save(ctx, snap)
-		t.reportSave(saved, err)
-		if err != nil {
-			return err
-		}
+	if t.recipe.Checkpoint.InitialLoadModelOnly {
+		_, err = converted(c, t.wanted(exclude))
 	} else {
-		held, err := hold(ctx, snap)
-		if err != nil {
-			return err
-		}
-		if err := t.saver.Save(ctx, held); err != nil {
-			// That of an earlier save, and so is reported already: hand over again.
-			if err := t.saver.Save(ctx, held); err != nil {
+		err = c.Check(t.wanted(exclude))
+	}
+	switch {
+	case err != nil && modelErr != nil:
+		return modelErr
+	case err == nil && modelErr != nil:
+		t.logf("WARNING: %v; its parameters fit and are used", modelErr)
+	}
+	return err
+}
+
+// initialExclude is what another run's checkpoint is not used for.
+func (t *trainer) initialExclude() []string {
+	if t.recipe.Checkpoint.InitialLoadModelOnly {
+		return []string{partOptimizer, partTrain}
+	}
+	return t.recipe.Checkpoint.ExcludeFromLoading
+}
+
+// fromCheckpoint begins from another run's checkpoint.
+func (t *trainer) fromCheckpoint(ctx context.Context, path string) error {
+	c, err := openInitial(path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	exclude := t.initialExclude()
+	what := "parameters"
+	if t.recipe.Checkpoint.InitialLoadModelOnly {
+		err = t.fill(exclude, func(target checkpoint.Target) error {
+			src, err := converted(c, target.Tensors)
+			if err != nil {
 				return err
 			}
-		}
+			return checkpoint.RestoreFrom(ctx, c.Path(), src, target, t.deliver())
+		})
+	} else {
+		what = "state"
+		err = t.restore(ctx, c, exclude)
 	}
-	t.saved = t.progress.Step
-	if last && t.recipe.Checkpoint.LastSaveInHF {
-		return t.export(ctx)
-	}
-	return nil
-}
-
-func (t *trainer) modelState() modelState {
-	return modelState{t.recipe.Model.Name, t.options.Model, t.recipe.Model.HFAssetsPath}
-}
-
-func (t *trainer) reportSave(s *checkpoint.Saved, err error) {
 	if err != nil {
-		t.logf("WARNING: the checkpoint was not saved: %v", err)
-		return
+		return fmt.Errorf("checkpoint.initial_load_path: %w", err)
 	}
-	t.logf("saved %s (%s)", s.Path, mib(s.Bytes))
-	for _, n := range s.Notes {
-		t.logf("note: %s", n)
+	t.logf("%s: from %s", what, c.Path())
+	if what == "state" {
+		t.logExcluded(exclude)
 	}
-}
-
-// modelOnly leaves the parameters in a snapshot, in the type of the recipe.
-func (t *trainer) modelOnly(snap *checkpoint.Snapshot) error {
-	as, err := dtype.Parse(t.recipe.Checkpoint.ExportDType)
-	if err != nil {
-		return err
-	}
-	snap.Tensors = slices.Clone(snap.Tensors[:len(t.options.Model.Params())])
-	for i := range snap.Tensors {
-		snap.Tensors[i].DType = as
-	}
-	shard := snap.Shard
-	snap.Shard = func(ctx context.Context, tensor, position int) ([]byte, error) {
-		raw, err := shard(ctx, tensor, position)
-		if err != nil || as == dtype.F32 {
-			return raw, err
-		}
-		xs := make([]float32, len(raw)/4)
-		copy(pjrt.AsBytes(xs), raw)
-		return dtype.FromFloat32(as, xs)
-	}
-	delete(snap.State, "train")
-	return nil
-}
-
-// hold copies what this process would write of a snapshot to host memory, so
-// that training can change the state meanwhile.
-func hold(ctx context.Context, snap checkpoint.Snapshot) (checkpoint.Snapshot, error) {
-	type part struct{ tensor, position int }
-	parts := map[part][]byte{}
-	for i, tensor := range snap.Tensors {
-		l, err := sharding.NewLayout(snap.Mesh, tensor.Spec, tensor.Shape)
-		if err != nil {
-			return snap, err
-		}
-		for k := range l.Shards() {
-			p := l.Holders(k)[0]
-			raw, err := snap.Shard(ctx, i, p)
-			if err != nil {
-				return snap, err
-			}
-			for _, h := range l.Holders(k) {
-				parts[part{i, h}] = raw
-			}
-		}
-	}
-	// The state's values change as well.
-	state := map[string]any{}
-	for k, v := range snap.State {
-		raw, err := json.Marshal(v)
-		if err != nil {
-			return snap, fmt.Errorf("train: %w", err)
-		}
-		state[k] = json.RawMessage(raw)
-	}
-	snap.State = state
-	snap.Shard = func(_ context.Context, tensor, position int) ([]byte, error) {
-		return parts[part{tensor, position}], nil
-	}
-	return snap, nil
-}
-
-// export writes the last checkpoint in Hugging Face's layout.
-func (t *trainer) export(ctx context.Context) error {
-	c, err := t.store.Open(int(t.progress.Step))
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	as, err := dtype.Parse(t.recipe.Checkpoint.ExportDType)
-	if err != nil {
-		return err
-	}
-	dir := filepath.Join(t.recipe.Job.DumpFolder, fmt.Sprintf("hf-step-%08d", t.progress.Step))
-	err = hfmodel.Export(ctx, dir, t.recipe.Model.Name, t.options.Model, c, hfmodel.ExportOptions{DType: as, Tokenizer: t.tokenizerDir()})
-	if err != nil {
-		return fmt.Errorf("checkpoint.last_save_in_hf: %w", err)
-	}
-	t.logf("exported %s", dir)
 	return nil
 }

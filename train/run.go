@@ -2,10 +2,12 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,7 +23,7 @@ type RunOptions struct {
 	Recipe  *configs.Recipe
 	Origins *configs.Origins // for the copy of the recipe; may be nil
 	Version string           // of titan, for checkpoints
-	Out     io.Writer        // the log
+	Out     io.Writer        // the log; written to by one goroutine at a time
 	Colour  bool
 	// Stop ends the run after the step under way and a save. May be nil.
 	Stop <-chan os.Signal
@@ -29,9 +31,10 @@ type RunOptions struct {
 
 // Result tells how a run ended.
 type Result struct {
-	Step    int64
-	Stopped os.Signal // nil if all steps were done
-	Summary *metrics.Summary
+	Step    int64            // steps done, by this process and those before
+	Stopped os.Signal        // nil if all steps were done
+	Saved   bool             // there is a checkpoint to go on from
+	Summary *metrics.Summary // nil if the run was stopped before its first step
 }
 
 // Preempted reports whether the run was asked to leave the machine.
@@ -42,41 +45,70 @@ type trainer struct {
 	recipe  *configs.Recipe
 	out     io.Writer
 	colour  bool
+	stop    *stopper
 	options StepOptions
 	machine *Machine
 	step    *Step
 	exe     *Compiled
 	state   *State
+	// abandoned: a compilation was left alone and still uses the machine.
+	abandoned bool
 
+	lock     io.Closer // of the run's folder
 	loader   *data.Loader
 	data     string // the loader's fingerprint
 	store    *checkpoint.Store
 	saver    *checkpoint.Saver
-	saved    int64 // the last step saved or resumed from, -1 for none
 	progress progress
 
 	meter    *metrics.Meter
 	recorder *metrics.Recorder
 	eval     *validation
-	skipped  float64
+	skipped  float64 // updates, as the devices count them
+
+	mu    sync.Mutex // guards out and saved: saves and metrics have goroutines
+	saved int64      // the last step committed or resumed from, -1 for none
 }
+
+// errAbandoned is why a run was not set up: it was asked to end.
+var errAbandoned = errors.New("train: stopped before the first step")
 
 // Run trains what a recipe says, from wherever its checkpoints are to its last
 // step or to a signal.
-func Run(ctx context.Context, o RunOptions) (res *Result, err error) {
-	t := &trainer{recipe: o.Recipe, out: o.Out, colour: o.Colour, saved: -1}
+//
+// If the signal comes before the first step Run returns at once. A compilation
+// cannot be cancelled: it then goes on by itself, with the devices, until the
+// process ends.
+func Run(ctx context.Context, o RunOptions) (*Result, error) {
+	t := &trainer{recipe: o.Recipe, out: o.Out, colour: o.Colour, saved: -1, stop: listen(o.Stop)}
+	defer t.stop.close()
 	defer t.close()
-	if err := t.prepare(ctx, o); err != nil {
-		return nil, err
+	setup, cancel := t.stop.context(ctx)
+	err := t.prepare(setup, o)
+	cancel()
+	if sig := t.stop.signal(); sig != nil && (errors.Is(err, errAbandoned) || errors.Is(err, context.Canceled)) {
+		t.logf("%v before the first step: there is nothing to save", sig)
+		return &Result{Step: t.progress.Step, Stopped: sig, Saved: t.savedStep() >= 0}, nil
 	}
-	stopped, err := t.loop(ctx, o.Stop)
 	if err != nil {
 		return nil, err
 	}
-	return t.finish(ctx, stopped)
+	stopped, err := t.loop(ctx)
+	var bad *batchError
+	if err != nil && !errors.As(err, &bad) {
+		return nil, err
+	}
+	// Bad data is no reason to lose the steps before it.
+	res, end := t.finish(ctx, stopped)
+	if err := errors.Join(err, end); err != nil {
+		return nil, err
+	}
+	return res, nil
 }
 
 func (t *trainer) logf(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	fmt.Fprintf(t.out, format+"\n", args...)
 }
 
@@ -93,9 +125,6 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	if err := t.openFolder(o); err != nil {
 		return err
 	}
-	if err := t.openData(); err != nil {
-		return err
-	}
 	if err := t.openStore(ctx, o); err != nil {
 		return err
 	}
@@ -106,14 +135,13 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	if t.options, err = OptionsFor(r, t.machine.Mesh, Platform{CPU: t.machine.OnCPU}); err != nil {
 		return err
 	}
-	if t.step, err = BuildStep(t.options); err != nil {
+	if err := t.openData(); err != nil {
 		return err
 	}
-	for _, line := range describe(t.options, t.step.Plan) {
-		t.logf("%s", line)
-	}
-	for _, n := range t.options.Optimizer.Notes() {
-		t.logf("note: %s", n)
+	if r.Validation.Enable {
+		if t.eval, err = t.openValidation(); err != nil {
+			return err
+		}
 	}
 	peak, err := r.Metrics.Peak(t.machine.Client.Devices()[0].Kind)
 	if err != nil {
@@ -124,23 +152,22 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 		Flops: metrics.ShapeOf(&t.options.Model).FlopsPerToken(r.Training.SeqLen), Peak: peak,
 		PartialAttention: r.Data.IsolateDocuments,
 	})
-	resume := t.meter.Pause(metrics.Compile)
-	began := time.Now()
-	t.exe, err = t.machine.Compile(t.step.Module)
-	resume()
-	if err != nil {
+	if t.step, err = BuildStep(t.options); err != nil {
 		return err
 	}
-	t.logf("%s", compileNote(t.exe, time.Since(began)))
-	if m, err := t.exe.Exe.MemoryStats(); err == nil {
-		t.logf("compiled: arguments %s, of which %s are updated in place, temporaries %s a device", mib(m.Args), mib(m.Alias), mib(m.Temp))
+	for _, line := range describe(t.options, t.step.Plan) {
+		t.logf("%s", line)
 	}
-	if r.Validation.Enable {
-		if t.eval, err = t.openValidation(); err != nil {
-			return err
-		}
+	for _, n := range t.options.Optimizer.Notes() {
+		t.logf("note: %s", n)
 	}
-	resume = t.meter.Pause(metrics.Restore)
+	if err := t.checkStart(ctx); err != nil {
+		return err
+	}
+	if err := t.compile(ctx); err != nil {
+		return err
+	}
+	resume := t.meter.Pause(metrics.Restore)
 	err = t.start(ctx)
 	resume()
 	if err != nil {
@@ -150,21 +177,79 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	return err
 }
 
-// openFolder makes the run's folder and puts the resolved recipe there.
+// compile makes the programs.
+func (t *trainer) compile(ctx context.Context) (err error) {
+	defer t.meter.Pause(metrics.Compile)()
+	began := time.Now()
+	if t.exe, err = t.compileOne(ctx, func() (*Compiled, error) { return t.machine.Compile(t.step.Module) }); err != nil {
+		return err
+	}
+	t.logf("%s", compileNote(t.exe, time.Since(began)))
+	if m, err := t.exe.Exe.MemoryStats(); err == nil {
+		t.logf("compiled: arguments %s, of which %s are updated in place, temporaries %s a device", mib(m.Args), mib(m.Alias), mib(m.Temp))
+	}
+	if t.eval == nil {
+		return nil
+	}
+	began = time.Now()
+	if t.eval.step, err = buildEval(t.step.Plan, t.eval.options); err != nil {
+		return err
+	}
+	if t.eval.exe, err = t.compileOne(ctx, func() (*Compiled, error) { return t.machine.Compile(t.eval.step.module) }); err != nil {
+		return err
+	}
+	t.logf("%s", compileNote(t.eval.exe, time.Since(began)))
+	return nil
+}
+
+func (t *trainer) compileOne(ctx context.Context, f func() (*Compiled, error)) (*Compiled, error) {
+	c, err := abandonable(ctx, f)
+	t.abandoned = t.abandoned || errors.Is(err, errAbandoned)
+	return c, err
+}
+
+// runLock is the file in job.dump_folder by which runs find out about each other.
+const runLock = ".titan-run"
+
+// openFolder makes the run's folder, locks it, and puts the resolved recipe there.
 func (t *trainer) openFolder(o RunOptions) error {
 	r := t.recipe
 	if err := os.MkdirAll(r.Job.DumpFolder, 0o777); err != nil {
 		return fmt.Errorf("job.dump_folder: %w", err)
 	}
+	fs, err := storage.Local(r.Job.DumpFolder)
+	if err != nil {
+		return fmt.Errorf("job.dump_folder: %w", err)
+	}
+	if t.lock, err = fs.Lock(runLock); err != nil && !errors.Is(err, storage.ErrNoLocks) {
+		if errors.Is(err, storage.ErrLocked) {
+			err = fmt.Errorf("another run writes there: %w", err)
+		}
+		return fmt.Errorf("job.dump_folder: %w", err)
+	}
 	if r.Job.SaveConfigFile == "" {
 		return nil
 	}
-	fs, err := storage.Local(r.Job.DumpFolder)
-	if err == nil {
-		err = storage.WriteFile(fs, r.Job.SaveConfigFile, []byte(r.TOML(o.Origins)))
-	}
-	if err != nil {
+	if err := replace(fs, filepath.ToSlash(r.Job.SaveConfigFile), []byte(r.TOML(o.Origins))); err != nil {
 		return fmt.Errorf("job.save_config_file: %w", err)
+	}
+	return nil
+}
+
+// replace writes a file whole or not at all, with the folders it is in.
+func replace(fs storage.FS, name string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(fs.Path(name)), 0o777); err != nil {
+		return err
+	}
+	tmp := name + ".tmp"
+	if err := storage.RemoveAll(fs, tmp); err != nil { // of a run that was killed
+		return err
+	}
+	if err := storage.WriteFile(fs, tmp, content); err != nil {
+		return err
+	}
+	if err := fs.Rename(tmp, name); err != nil {
+		return errors.Join(err, fs.Remove(tmp))
 	}
 	return nil
 }
@@ -197,178 +282,17 @@ func (t *trainer) openStore(ctx context.Context, o RunOptions) error {
 	return nil
 }
 
-// inFlight is how many steps the devices are given ahead of the metrics.
-const inFlight = 2
-
-// loop runs the steps. Metrics are read a step late, so that the devices always
-// have the next step to go on with.
-func (t *trainer) loop(ctx context.Context, stop <-chan os.Signal) (stopped os.Signal, err error) {
-	r := t.recipe
-	steps := int64(r.Training.Steps)
-	if t.progress.Step >= steps {
-		t.logf("nothing to do: %d of %d steps are done", t.progress.Step, steps)
-		return nil, nil
-	}
-	batches := t.loader.Iterate(t.progress.Step, t.rows(), r.Data.Prefetch)
-	defer batches.Close()
-	var pending []*Pending
-	finish := func(leave int) error {
-		for len(pending) > leave {
-			p := pending[0]
-			pending = pending[1:]
-			if err := t.report(p); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	defer func() { // after an error
-		for _, p := range pending {
-			_, _ = p.Wait()
-		}
-	}()
-	t.meter.Begin(t.progress.Tokens)
-	t.recorder.Record(metrics.Event{Kind: metrics.StartEvent, Step: t.progress.Step, Time: time.Now()})
-	for s := t.progress.Step; s < steps; s++ {
-		select {
-		case stopped = <-stop:
-		default:
-		}
-		if err := ctx.Err(); err != nil && stopped == nil {
-			return nil, err
-		}
-		if stopped != nil {
-			t.logf("%v: finishing step %d", stopped, s)
-			break
-		}
-		asked := time.Now()
-		b, err := batches.Next()
-		if err != nil {
-			return nil, fmt.Errorf("train: batch of step %d: %w", s+1, err)
-		}
-		p, err := t.dispatch(s, b, time.Since(asked))
-		if err != nil {
-			return nil, err
-		}
-		pending = append(pending, p)
-		leave := inFlight - 1
-		if t.due(s+1) || s == 0 || s+1 == steps {
-			leave = 0 // the state is about to be read, or somebody waits for the first loss
-		}
-		if err := finish(leave); err != nil {
-			return nil, err
-		}
-		if err := t.afterStep(ctx, s+1); err != nil {
-			return nil, err
-		}
-	}
-	return stopped, finish(0)
-}
-
-// due reports whether something reads the state after step s.
-func (t *trainer) due(s int64) bool { return t.saveDue(s) || t.validationDue(s) }
-
-func (t *trainer) saveDue(s int64) bool {
-	c := t.recipe.Checkpoint
-	return t.store != nil && (s%int64(c.Interval) == 0 || c.FirstStep && s == 1)
-}
-
-func (t *trainer) validationDue(s int64) bool {
-	return t.eval != nil && (s%int64(t.recipe.Validation.Freq) == 0 || s == int64(t.recipe.Training.Steps))
-}
-
-// afterStep validates and saves where that is due after step s.
-func (t *trainer) afterStep(ctx context.Context, s int64) error {
-	if t.validationDue(s) {
-		if err := t.validate(s); err != nil {
-			return err
-		}
-	}
-	if t.saveDue(s) && s < int64(t.recipe.Training.Steps) {
-		return t.save(ctx)
-	}
-	return nil
-}
-
-// report waits for a step's metrics and logs them.
-func (t *trainer) report(p *Pending) error {
-	m, err := p.Wait()
-	if err != nil {
-		return err
-	}
-	t.progress.Step = p.number
-	t.progress.Tokens += p.tokens
-	s := metrics.Step{
-		Step: p.number, Tokens: p.tokens, Padding: p.positions - p.tokens, DataWait: p.waited,
-		Loss: m[MetricLoss], GradNorm: m[MetricGradNorm], LR: t.rates(p.number - 1),
-		Skipped: m[MetricSkipped] > t.skipped, Memory: t.memory(),
-		More: map[string]float64{"loss_metrics/global_max_loss": m[MetricLossMax]},
-	}
-	t.skipped = m[MetricSkipped]
-	for name, key := range map[string]string{MetricAux: "moe/aux_loss", MetricZ: "moe/z_loss"} {
-		if x, ok := m[name]; ok {
-			s.More[key] = x
-		}
-	}
-	if n := m[imbalance]; n > 0 {
-		s.More["moe/imbalance"] = n
-	}
-	if w := t.meter.Step(s); w != nil {
-		t.logf("%s", w.Line(t.colour))
-		if n := w.Note(); n != "" {
-			t.logf("%s", n)
-		}
-		t.recorder.Record(w.Event())
-	}
-	return nil
-}
-
-// rates are the learning rates of a step by the group's pattern.
-func (t *trainer) rates(step int64) map[string]float64 {
-	out := map[string]float64{}
-	rates := t.options.Optimizer.Rates(int(step))
-	for i, g := range t.options.Optimizer.Groups() {
-		name := g.Pattern
-		if name == "" {
-			name = t.recipe.Optimizer.Name
-		}
-		out[name] = float64(rates[i])
-	}
-	return out
-}
-
-func (t *trainer) memory() metrics.Memory {
-	if t.machine.OnCPU {
-		return metrics.HostMemory()
-	}
-	var most metrics.Memory
-	for _, d := range t.machine.Client.LocalDevices() {
-		if s, err := d.MemoryStats(); err == nil && s.Peak > most.Active {
-			most = metrics.Memory{Active: s.Peak, Limit: s.Limit}
-		}
-	}
-	return most
-}
-
 // finish saves what is not saved and sums up.
 func (t *trainer) finish(ctx context.Context, stopped os.Signal) (*Result, error) {
-	if t.store != nil && t.saved != t.progress.Step && t.progress.Step > 0 {
-		if err := t.save(context.WithoutCancel(ctx)); err != nil {
-			return nil, err
-		}
-	}
-	if t.saver != nil {
-		err := t.saver.Close()
-		t.saver = nil
-		if err != nil {
-			return nil, err
-		}
-	}
+	err := t.saveLast(context.WithoutCancel(ctx))
 	sum := t.meter.Summary()
 	t.recorder.Record(sum.Event(time.Now()))
 	sum.Lost = t.recorder.Close()
 	t.logf("%v", sum)
-	return &Result{Step: t.progress.Step, Stopped: stopped, Summary: sum}, nil
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Step: t.progress.Step, Stopped: stopped, Saved: t.savedStep() >= 0, Summary: sum}, nil
 }
 
 // close frees whatever there is, in the order that plugins need.
@@ -388,7 +312,10 @@ func (t *trainer) close() {
 	t.eval.close()
 	t.state.Close()
 	t.exe.Close()
-	if t.machine != nil {
+	if t.machine != nil && !t.abandoned {
 		t.machine.Close()
+	}
+	if t.lock != nil {
+		_ = t.lock.Close()
 	}
 }

@@ -48,9 +48,11 @@ func (s *State) Close() {
 }
 
 // Tensors describes the variables to checkpoints, in order.
-func (s *State) Tensors() []checkpoint.Tensor {
-	out := make([]checkpoint.Tensor, len(s.Vars))
-	for i, v := range s.Vars {
+func (s *State) Tensors() []checkpoint.Tensor { return tensorsOf(s.Vars) }
+
+func tensorsOf(vars []Var) []checkpoint.Tensor {
+	out := make([]checkpoint.Tensor, len(vars))
+	for i, v := range vars {
 		out[i] = checkpoint.Tensor{Name: v.Name, DType: v.Type.DType, Shape: v.Type.Shape, Spec: v.Spec}
 	}
 	return out

@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"titan/data"
@@ -12,11 +13,12 @@ import (
 // validation measures the loss on held-out data, which it reads from the start,
 // in order, every time.
 type validation struct {
-	loader *data.Loader
-	exe    *Compiled
-	step   *evalStep
-	rows   []int
-	steps  int64 // of a pass
+	options StepOptions
+	loader  *data.Loader
+	rows    []int
+	steps   int64 // of a pass
+	exe     *Compiled
+	step    *evalStep
 }
 
 func (v *validation) close() {
@@ -26,54 +28,53 @@ func (v *validation) close() {
 	}
 }
 
+// openValidation opens the data; compile makes the program.
 func (t *trainer) openValidation() (*validation, error) {
 	r, c := t.recipe, t.recipe.Validation
 	o := t.options
 	o.Passes = 1
-	if c.LocalBatchSize > 0 {
-		o.Rows = c.LocalBatchSize * t.machine.Mesh.Size()
+	local, seqLen := r.ValidationBatch()
+	o.Rows, o.SeqLen = local*t.machine.Mesh.Size(), seqLen
+	o.Options = modelOptions(r, &o.Model, Platform{CPU: t.machine.OnCPU}, local, seqLen)
+	hash, err := t.tokenizerHash()
+	if err != nil {
+		return nil, err
 	}
-	if c.SeqLen > 0 {
-		o.SeqLen = c.SeqLen
-	}
-	o.Options = modelOptions(r, &o.Model, Platform{CPU: t.machine.OnCPU}, o.Rows/t.machine.Mesh.Size(), o.SeqLen)
 	loader, err := data.New(data.Options{
 		Sources: []data.Source{{Prefix: c.DatasetPath}}, SeqLen: o.SeqLen, GlobalBatch: o.Rows, Vocab: o.Model.VocabSize,
-		TokenizerSHA256: t.tokenizerHash(), Pass: true, ResetPositions: r.Data.ResetPositions,
+		TokenizerSHA256: hash, Pass: true, ResetPositions: r.Data.ResetPositions,
 		IsolateDocuments: r.Data.IsolateDocuments, MaskBoundaries: r.Data.MaskBoundaries,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("validation.dataset_path: %w", err)
 	}
-	v := &validation{loader: loader, rows: firstRows(o.Rows), steps: loader.Steps()}
+	v := &validation{options: o, loader: loader, rows: firstRows(o.Rows), steps: loader.Steps()}
 	if c.Steps > 0 {
 		v.steps = min(v.steps, int64(c.Steps))
-	}
-	if v.step, err = buildEval(t.step.Plan, o); err == nil {
-		resume := t.meter.Pause(metrics.Compile)
-		began := time.Now()
-		v.exe, err = t.machine.Compile(v.step.module)
-		resume()
-		if err == nil {
-			t.logf("%s", compileNote(v.exe, time.Since(began)))
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(err, loader.Close())
 	}
 	return v, nil
 }
 
 // validate measures after step s. The loss is the sum over all valid tokens of
-// the pass divided once by their number.
+// the pass divided once by their number. A run that is asked to end does not
+// wait for it.
 func (t *trainer) validate(s int64) error {
 	defer t.meter.Pause(metrics.Validate)()
 	began := time.Now()
+	batches := t.eval.loader.Iterate(0, t.eval.rows, t.recipe.Data.Prefetch)
+	defer batches.Close()
 	var sum, tokens float64
 	for k := range t.eval.steps {
-		b, err := t.eval.loader.Batch(k, t.eval.rows)
+		if sig := t.stop.signal(); sig != nil {
+			t.logf("%v: the validation after step %d is left out", sig, s)
+			return nil
+		}
+		b, err := batches.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
 		if err != nil {
-			return fmt.Errorf("train: validation batch %d: %w", k, err)
+			return fmt.Errorf("train: validation.dataset_path: batch %d: %w", k, err)
 		}
 		batch, err := arrays(t.eval.step.batch, b)
 		if err != nil {

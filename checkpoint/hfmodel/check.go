@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"titan/models/decoder"
-	"titan/models/hfconfig"
 )
 
 // Check compares the directory's model with another, such as a recipe's. It
@@ -53,7 +52,7 @@ func CheckConfig(dir, theirFamily string, theirs decoder.Config, family string, 
 	if len(diff) == 0 {
 		return nil
 	}
-	return fmt.Errorf("hfmodel: the model in %s is not the recipe's (its %s first, [model.override] second): %s", dir, hfconfig.Name, strings.Join(diff, "; "))
+	return fmt.Errorf("hfmodel: the model in %s is not the recipe's (its own first, [model.override] second): %s", dir, strings.Join(diff, "; "))
 }
 
 func compare[T comparable](diff *[]string, theirName string, theirs T, name string, ours T) {

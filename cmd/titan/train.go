@@ -9,14 +9,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"titan/checkpoint"
+	"titan/configs"
 	"titan/pjrt"
 	"titan/train"
 )
 
 // Exit codes of a run that a signal ended after it had saved.
 const (
-	codePreempted   = 42 // SIGTERM: the job's controller starts it again
-	codeInterrupted = 130
+	codePreempted   = 42  // SIGTERM: the job's controller starts it again
+	codeInterrupted = 130 // SIGINT
 )
 
 func newTrain() *cobra.Command {
@@ -54,8 +56,9 @@ func runTrain(c *cobra.Command, flags *recipeFlags) error {
 	asked := make(chan os.Signal, 2)
 	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		stop <- <-asked
+		s := <-asked
 		signal.Reset(os.Interrupt, syscall.SIGTERM)
+		stop <- s
 	}()
 	res, err := train.Run(c.Context(), train.RunOptions{
 		Recipe: r, Origins: origins, Version: version(), Out: c.OutOrStdout(), Colour: r.Metrics.Colour(os.Stdout), Stop: stop,
@@ -64,9 +67,22 @@ func runTrain(c *cobra.Command, flags *recipeFlags) error {
 	case err != nil:
 		return err
 	case res.Preempted():
-		return exitError{errors.New("preempted; run the same command again to go on"), codePreempted}
+		return exitError{errors.New("preempted" + goOn(r, res)), codePreempted}
 	case res.Stopped != nil:
-		return exitError{errors.New("interrupted; run the same command again to go on"), codeInterrupted}
+		return exitError{errors.New("interrupted" + goOn(r, res)), codeInterrupted}
 	}
 	return nil
+}
+
+// goOn says what becomes of a run that a signal ended.
+func goOn(r *configs.Recipe, res *train.Result) string {
+	switch {
+	case !r.Checkpoint.Enable && res.Step > 0:
+		return fmt.Sprintf(" after step %d; nothing is saved, as checkpoint.enable is false", res.Step)
+	case !res.Saved:
+		return " before the first step; the same command starts again"
+	case r.Checkpoint.LoadStep != checkpoint.Latest:
+		return fmt.Sprintf(" after step %d; the same command without checkpoint.load_step goes on from there", res.Step)
+	}
+	return fmt.Sprintf(" after step %d; the same command goes on from there", res.Step)
 }
