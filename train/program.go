@@ -1,8 +1,10 @@
 package train
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 
 	"titan/dtype"
 	"titan/graph"
@@ -27,12 +29,27 @@ type Compiled struct {
 // compileFlags are options of XLA beyond its defaults, for tests.
 var compileFlags map[string]any
 
+// flags are the options of XLA for a program. On the CPU, XLA leaves products of
+// bf16 with an f32 result to the YNN library, and has no code of its own for
+// those that this does not take: they fail when they run. Without the library
+// all are computed in f32.
+func (m *Machine) flags(code []byte) map[string]any {
+	f := maps.Clone(compileFlags)
+	if m.OnCPU && bytes.Contains(code, []byte("bf16>")) {
+		if f == nil {
+			f = map[string]any{}
+		}
+		f["xla_cpu_experimental_ynn_fusion_type"] = ""
+	}
+	return f
+}
+
 // Compile compiles a program for the machine, or loads it from the cache.
 func (m *Machine) Compile(mod *graph.Module) (*Compiled, error) {
 	c := &Compiled{Module: mod, machine: m}
-	o := pjrt.CompileOptions{Partitions: m.Mesh.Size(), Shardy: true, DeviceIDs: m.Mesh.IDs(), Flags: compileFlags}
-	var err error
 	code := []byte(mod.StableHLO())
+	o := pjrt.CompileOptions{Partitions: m.Mesh.Size(), Shardy: true, DeviceIDs: m.Mesh.IDs(), Flags: m.flags(code)}
+	var err error
 	if m.Cache == nil {
 		c.Exe, err = m.Client.Compile(code, o)
 	} else {
