@@ -60,7 +60,10 @@ func (c *Config) newRope(b *graph.Builder, positions *graph.Value) rope {
 	angle := graph.Mul(graph.ExpandDims(graph.Convert(positions, dtype.F32), -1), inv)
 	angle = graph.ExpandDims(angle, 2)
 	sign := b.ConstF32([]int{c.HeadDim}, signed)
-	return rope{graph.Cos(angle), graph.Mul(graph.Sin(angle), sign)}
+	// Behind a barrier: compilers would compute the sines again for every head of
+	// every layer.
+	tables := graph.Barrier(graph.Cos(angle), graph.Mul(graph.Sin(angle), sign))
+	return rope{tables[0], tables[1]}
 }
 
 // apply turns the pairs (x[i], x[i+h/2]) of x [B, S, H, h] by their angles. The

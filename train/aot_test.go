@@ -1,0 +1,97 @@
+package train
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"titan/dtype"
+	"titan/fsdp"
+	"titan/internal/xlatest"
+	"titan/models"
+	"titan/models/decoder"
+	"titan/pjrt"
+	"titan/pjrt/hlo"
+)
+
+// compiledFor compiles the step of a debug model in bf16 for a TPU topology of
+// eight devices.
+func compiledFor(t *testing.T, topology, family string, replicate, shard int, change func(*StepOptions)) (*Step, pjrt.MemoryStats, *hlo.Module) {
+	t.Helper()
+	c, err := models.Lookup(family, "debugmodel")
+	require.NoError(t, err)
+	c.HeadDim, c.Heads, c.KVHeads = 128, 8, 4 // fills the lanes
+	m := testMesh(t, replicate, shard)
+	o := StepOptions{
+		Model: c, Placement: fsdp.Options{Compute: dtype.BF16, Reduce: dtype.F32, Reshard: true}, Mesh: m,
+		Options: decoder.Options{Remat: decoder.ActivationCheckpoint{Mode: "full"}},
+		Rows:    8, SeqLen: 256, Passes: 1,
+	}
+	if change != nil {
+		change(&o)
+	}
+	o.Optimizer = goldenOptimizer(t, o.Model)
+	s, err := BuildStep(o)
+	require.NoError(t, err)
+	topo, err := xlatest.TPU(t).NewTopology(topology, nil)
+	require.NoError(t, err)
+	defer topo.Close()
+	x, err := topo.Compile([]byte(s.Module.StableHLO()), pjrt.CompileOptions{Partitions: m.Size(), Shardy: true, OptLevel: pjrt.LevelO0})
+	require.NoError(t, err)
+	defer x.Close()
+	stats, err := x.MemoryStats()
+	require.NoError(t, err)
+	_, code, err := x.OptimizedProgram()
+	require.NoError(t, err)
+	mod, err := hlo.Parse(code)
+	require.NoError(t, err)
+	return s, stats, mod
+}
+
+// The very step that runs on virtual devices compiles for TPU slices, with the
+// state sharded as the recipe says: FSDP over eight, and HSDP, which holds a
+// quarter on each device and is not silently FSDP.
+func TestStepCompilesForTPU(t *testing.T) {
+	for _, c := range []struct {
+		topology, family string
+		replicate, shard int
+	}{
+		{"v5e:2x4", "llama3", 1, 8},
+		{"v5e:2x4", "qwen3_moe", 2, 4},
+		{"tpu7x:2x2x1", "qwen3_moe", 1, 8},
+	} {
+		t.Run(c.topology+" "+c.family, func(t *testing.T) {
+			s, stats, mod := compiledFor(t, c.topology, c.family, c.replicate, c.shard, nil)
+			// Parameters and both moments in f32; vectors and counters are whole.
+			state := 3 * s.Plan.Bytes(4)
+			require.InEpsilon(t, state, stats.Alias, 0.02, "state on a device, updated in place")
+			kinds := map[string]int{}
+			for _, c := range mod.Collectives() {
+				kinds[c.Kind()]++
+			}
+			t.Logf("temp %s, collectives %v", mib(stats.Temp), kinds)
+			require.Positive(t, kinds["all-gather"], "parameters are gathered")
+			require.Positive(t, kinds["reduce-scatter"]+kinds["all-reduce"], "gradients are summed")
+		})
+	}
+}
+
+// Gathered parameters are not kept for the backward pass: temporaries do not
+// grow by the size of the model, gathered, without activation checkpointing.
+func TestGatheredParametersAreDropped(t *testing.T) {
+	none := func(o *StepOptions) {
+		o.Options.Remat.Mode = "none"
+		o.SeqLen = 128
+		o.Model.Layers, o.Model.HiddenDim = 16, 2048
+	}
+	_, dropped, _ := compiledFor(t, "v5e:2x4", "llama3", 1, 8, none)
+	s, kept, _ := compiledFor(t, "v5e:2x4", "llama3", 1, 8, func(o *StepOptions) {
+		none(o)
+		o.Placement.Reshard = false
+	})
+	i := slices.IndexFunc(s.Vars, func(v Var) bool { return v.Name == "layers.w_gate" })
+	gathered := int64(2 * s.Vars[i].Type.Elements()) // one stack, bf16
+	t.Logf("temporaries: dropped %s, kept %s; one stack gathered %s", mib(dropped.Temp), mib(kept.Temp), mib(gathered))
+	require.Greater(t, kept.Temp-dropped.Temp, 3*gathered*8/10, "gate, up and down are three stacks")
+}
