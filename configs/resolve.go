@@ -59,6 +59,11 @@ func (r *Recipe) MicroSteps() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	return r.MicroStepsOn(dp)
+}
+
+// MicroStepsOn is MicroSteps where a batch is split over dp devices.
+func (r *Recipe) MicroStepsOn(dp int) (int, error) {
 	t, pass := r.Training, r.Training.LocalBatchSize*dp
 	if t.GlobalBatchSize == -1 {
 		return 1, nil
@@ -100,11 +105,7 @@ func (r *Recipe) Placement(m *mesh.Mesh) (*fsdp.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	compute, err := dtype.Parse(r.Training.MixedPrecisionParam)
-	if err != nil {
-		return nil, err
-	}
-	reduce, err := dtype.Parse(r.Training.MixedPrecisionReduce)
+	o, err := r.PlacementOptions()
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +113,21 @@ func (r *Recipe) Placement(m *mesh.Mesh) (*fsdp.Plan, error) {
 	for _, p := range c.Params() {
 		params = append(params, fsdp.Param{Name: p.Name, Shape: p.Shape, Axes: p.Axes})
 	}
-	return fsdp.New(m, params, fsdp.Options{Compute: compute, Reduce: reduce, Reshard: r.Parallelism.ReshardAfterForward()})
+	return fsdp.New(m, params, o)
+}
+
+// PlacementOptions returns how parameters are used: in which types, and whether
+// they are gathered again for the backward pass.
+func (r *Recipe) PlacementOptions() (fsdp.Options, error) {
+	compute, err := dtype.Parse(r.Training.MixedPrecisionParam)
+	if err != nil {
+		return fsdp.Options{}, err
+	}
+	reduce, err := dtype.Parse(r.Training.MixedPrecisionReduce)
+	if err != nil {
+		return fsdp.Options{}, err
+	}
+	return fsdp.Options{Compute: compute, Reduce: reduce, Reshard: r.Parallelism.ReshardAfterForward()}, nil
 }
 
 // NewOptimizer returns the optimizer of the model's parameters.

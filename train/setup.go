@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"titan/configs"
-	"titan/dtype"
 	"titan/fsdp"
 	"titan/mesh"
 	"titan/models/decoder"
@@ -30,7 +29,11 @@ func OptionsFor(r *configs.Recipe, m *mesh.Mesh, p Platform) (StepOptions, error
 	if err != nil {
 		return StepOptions{}, err
 	}
-	place, err := placementOptions(r)
+	place, err := r.PlacementOptions()
+	if err != nil {
+		return StepOptions{}, err
+	}
+	passes, err := r.MicroStepsOn(m.Size())
 	if err != nil {
 		return StepOptions{}, err
 	}
@@ -39,30 +42,12 @@ func OptionsFor(r *configs.Recipe, m *mesh.Mesh, p Platform) (StepOptions, error
 		Model: model, Placement: place, Mesh: m, Optimizer: opt, MomentsFirst: p.CPU,
 		Options:   modelOptions(r, &model, p, local, r.Training.SeqLen),
 		Rows:      local * m.Size(),
-		Passes:    1,
+		Passes:    passes,
 		SeqLen:    r.Training.SeqLen,
 		Positions: r.Data.ResetPositions,
 		Segments:  r.Data.IsolateDocuments,
 	}
-	if g := r.Training.GlobalBatchSize; g > 0 {
-		if g%o.Rows != 0 {
-			return StepOptions{}, fmt.Errorf("training.global_batch_size: is %d and must be a multiple of training.local_batch_size × devices, %d", g, o.Rows)
-		}
-		o.Passes = g / o.Rows
-	}
 	return o, nil
-}
-
-func placementOptions(r *configs.Recipe) (fsdp.Options, error) {
-	compute, err := dtype.Parse(r.Training.MixedPrecisionParam)
-	if err != nil {
-		return fsdp.Options{}, err
-	}
-	reduce, err := dtype.Parse(r.Training.MixedPrecisionReduce)
-	if err != nil {
-		return fsdp.Options{}, err
-	}
-	return fsdp.Options{Compute: compute, Reduce: reduce, Reshard: r.Parallelism.ReshardAfterForward()}, nil
 }
 
 // modelOptions chooses how the model is computed for local sequences of S tokens
