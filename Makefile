@@ -13,7 +13,7 @@ help:
 	@echo "make run        build, install the CPU plugin, train a small model on 8 virtual devices"
 	@echo "make test       install what tests need, check the sources, run all tests"
 	@echo "make test-long  the long sweeps as well"
-	@echo "make bench      compare with JAX on this machine"
+	@echo "make bench      compare with JAX and torch on this machine (an hour; installs both)"
 	@echo "make build      bin/titan"
 	@echo "make lint       gofmt, go vet, staticcheck and the rules of the house"
 	@echo "make clean      remove what the targets built"
@@ -47,6 +47,7 @@ test-long: deps lint
 	TITAN_LONG=1 $(GO) test -p 1 -timeout 4h ./...
 
 bench: deps
+	bench/compare.py
 	bench/trace.sh
 	$(GO) test -run '^$$' -bench . -benchtime 3x ./graph ./pjrt
 

@@ -15,35 +15,18 @@ ap.add_argument("--steps", type=int, default=10); ap.add_argument("--warmup", ty
 ap.add_argument("--max-seconds", type=float, default=130, help="stop the timing loop early (n is reported)")
 ap.add_argument("--layers", type=int, default=0, help="override the number of layers")
 ap.add_argument("--lr", type=float, default=3e-4); ap.add_argument("--seed", type=int, default=0)
+ap.add_argument("--data", default="", help="folder written by fixture.py; otherwise the same values are made here")
 ap.add_argument("--compile-only", action="store_true"); ap.add_argument("--trace-only", action="store_true", help="stop before compiling")
 a = ap.parse_args()
 if a.devices > 1: os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + f" --xla_force_host_platform_device_count={a.devices}"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-import numpy as np, jax, jax.numpy as jnp, optax, hashlib
+import numpy as np, jax, jax.numpy as jnp, optax
+from fixture import CFG, shapes, init, batch, load, since_start
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-CFG = {"llama_debug": dict(vocab=2048, dim=256, layers=6, heads=16, kv=16, hd=16, ffn=768, theta=5e5, eps=1e-5, qknorm=False, experts=0),
-       "qwen3_moe_debug": dict(vocab=2048, dim=256, layers=4, heads=8, kv=4, hd=32, ffn=256, theta=1e6, eps=1e-6, qknorm=True, experts=8, topk=2)}
 c = CFG[a.model]; D, H, K, hd, F, V, L, E = c["dim"], c["heads"], c["kv"], c["hd"], c["ffn"], c["vocab"], c["layers"], c["experts"]
 if a.layers: L = a.layers
 cd = jnp.float32 if a.dtype == "f32" else jnp.bfloat16
 if a.dtype == "f32": jax.config.update("jax_default_matmul_precision", "highest")
-
-def shapes():
-    s = {"embed": (V, D), "norm": (D,), "head": (V, D)}
-    for i in range(L):
-        l = {"n1": (D,), "wq": (H*hd, D), "wk": (K*hd, D), "wv": (K*hd, D), "wo": (D, H*hd), "n2": (D,)}
-        if c["qknorm"]: l.update(qn=(hd,), kn=(hd,))
-        l.update({"router": (E, D), "wg": (E, F, D), "wu": (E, F, D), "wd": (E, D, F)} if E else {"wg": (F, D), "wu": (F, D), "wd": (D, F)})
-        s.update({f"layers.{i}.{k}": v for k, v in l.items()})
-    return s
-def init(seed):   # same values as torch_bench.py: N(0,.02) from PCG64(sha256(seed:name)); norms 1
-    o = {}
-    for n, sh in shapes().items():
-        if len(sh) == 1: o[n] = np.ones(sh, np.float32); continue
-        h = int.from_bytes(hashlib.sha256(f"{seed}:{n}".encode()).digest()[:8], "little")
-        o[n] = (0.02 * np.random.Generator(np.random.PCG64(h)).standard_normal(sh)).astype(np.float32)
-    return o
-def batch(seed): return np.random.Generator(np.random.PCG64(seed + 12345)).integers(0, V, (a.batch, a.seq + 1)).astype(np.int32)
 
 def tree(p):   # flat -> {embed,norm,head,layers}; layers stacked if scan
     t = {k: p[k] for k in ("embed", "norm", "head")}; ks = sorted({k.split(".")[2] for k in p if k.startswith("layers.")})
@@ -110,17 +93,17 @@ def shard(x):  # FSDP: largest dim divisible by #devices (not the scan/layer dim
     ds = [i for i in range(1 if (a.scan and x.shape[0] == L) else 0, x.ndim) if x.shape[i] % a.devices == 0]
     i = max(ds, key=lambda i: x.shape[i]) if ds else None
     return NamedSharding(mesh, P(*[("fsdp" if j == i else None) for j in range(x.ndim)]))
-np_p = init(a.seed); nparam = sum(v.size for v in np_p.values()); p = tree(np_p)
+np_p, np_tok = load(a.data, a.model) if a.data else (init(c, a.seed, L), batch(c, a.batch, a.seq, a.seed)); nparam = sum(v.size for v in np_p.values()); p = tree(np_p)
 rep = NamedSharding(mesh, P()) if mesh is not None else None
 put = lambda x: jax.device_put(x, shard(x) if (mesh is not None and x.ndim) else rep)
-p = jax.tree.map(put, p); st = jax.tree.map(lambda x: put(np.asarray(x)), tx.init(p)); tok = jax.device_put(batch(a.seed), NamedSharding(mesh, P("fsdp")) if mesh is not None else None)
+p = jax.tree.map(put, p); st = jax.tree.map(lambda x: put(np.asarray(x)), tx.init(p)); tok = jax.device_put(np_tok, NamedSharding(mesh, P("fsdp")) if mesh is not None else None)
 kw = {}
 if mesh is not None: kw["out_shardings"] = (jax.tree.map(lambda x: x.sharding, p), jax.tree.map(lambda x: x.sharding, st), rep)
 cp0 = time.process_time(); t0 = time.perf_counter(); low = jax.jit(step, donate_argnums=(0, 1), **kw).lower(p, st, tok); text = low.as_text() if a.trace_only else ""; t1 = time.perf_counter()
 if a.trace_only: print(json.dumps(dict(impl="jax", version=jax.__version__, trace_lower_s=round(t1 - t0, 3), text_bytes=len(text)))); sys.exit()
 comp = low.compile(); t2 = time.perf_counter(); cp1 = time.process_time()
 m = comp.memory_analysis(); MB = lambda x: round(x / 2**20, 1)
-act = sum(int(np.prod(s)) * (c["topk"] / E if (E and len(s) == 3) else 1) for n, s in shapes().items() if len(s) > 1 and n != "embed")
+act = sum(int(np.prod(s)) * (c["topk"] / E if (E and len(s) == 3) else 1) for n, s in shapes(c, L).items() if len(s) > 1 and n != "embed")
 T = a.batch * a.seq; fl = 6 * act * T + 12 * L * a.seq * H * hd * T
 r = dict(impl="jax", version=jax.__version__, model=a.model, dtype=a.dtype, devices=a.devices, remat=a.remat, moe=a.moe if E else None, scan=a.scan, batch=a.batch, seq=a.seq,
          params=int(nparam), flops_per_step_G=round(fl / 1e9, 1), trace_lower_s=round(t1 - t0, 2), compile_s=round(t2 - t1, 2), trace_compile_cpu_s=round(cp1 - cp0, 2), temp_MiB_per_device=MB(m.temp_size_in_bytes), args_MiB_per_device=MB(m.argument_size_in_bytes), alias_MiB=MB(m.alias_size_in_bytes))
@@ -130,7 +113,8 @@ if not a.compile_only:
     for i in range(a.warmup + a.steps):
         if i >= a.warmup + 3 and time.perf_counter() - tl > a.max_seconds: break
         t = time.perf_counter(); ct = time.process_time(); p, st, l = comp(p, st, tok); l.block_until_ready(); jax.block_until_ready(p); ts.append(time.perf_counter() - t); cs.append(time.process_time() - ct); ls.append(float(l))
+        if i == 0: r["first_loss_s"] = since_start()
     ts = sorted(ts[a.warmup:]); cs = sorted(cs[a.warmup:])
-    r.update(step_min_s=round(ts[0], 4), step_median_s=round(ts[len(ts)//2], 4), step_cpu_min_s=round(cs[0], 4), n=len(ts), tokens_per_s=round(T / ts[0], 1), gflops=round(fl / ts[0] / 1e9, 1), loss_first=round(ls[0], 6), loss_last=round(ls[-1], 6))
+    r.update(step_min_s=round(ts[0], 4), step_median_s=round(ts[len(ts)//2], 4), step_cpu_min_s=round(cs[0], 4), n=len(ts), tokens_per_s=round(T / ts[0], 1), gflops=round(fl / ts[0] / 1e9, 1), loss_first=round(ls[0], 6), loss_last=round(ls[-1], 6), losses=[round(x, 7) for x in ls])
 r["peak_rss_MiB"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024); r["loadavg1"] = os.getloadavg()[0]
 print(json.dumps(r))

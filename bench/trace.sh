@@ -6,18 +6,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${RUNS:-3}
-env=${XDG_CACHE_HOME:-$HOME/.cache}/titan/bench-jax
-if [ ! -x "$env/bin/python" ]; then
-  echo "installing JAX 0.10.2 into $env (for comparison only)"
-  python3 -m venv "$env"
-  "$env/bin/pip" install -q jax==0.10.2 optax numpy
-fi
-CGO_ENABLED=0 go test -c -o "$env/graph.test" ./graph
+python=$(bench/env.sh jax)
+CGO_ENABLED=0 go test -c -o bin/bench/graph.test ./graph
 best() { sort -g | head -1; }
 ours= theirs=
 for i in $(seq "$runs"); do
-  o=$("$env/graph.test" -test.run '^$' -test.bench 'Trace32/plain' -test.benchtime 5x | awk '/ns\/op/ { print $3 / 1e9 }')
-  t=$("$env/bin/python" bench/jax_bench.py --layers 32 --dtype bf16 --trace-only 2>/dev/null | tail -1 | sed 's/.*"trace_lower_s": \([0-9.]*\).*/\1/')
+  o=$(bin/bench/graph.test -test.run '^$' -test.bench 'Trace32/plain' -test.benchtime 5x | awk '/ns\/op/ { print $3 / 1e9 }')
+  t=$("$python" bench/jax_bench.py --layers 32 --dtype bf16 --trace-only 2>/dev/null | tail -1 | sed 's/.*"trace_lower_s": \([0-9.]*\).*/\1/')
   echo "run $i: titan $o s, JAX $t s"
   ours="$ours$o"$'\n' theirs="$theirs$t"$'\n'
 done

@@ -5,7 +5,7 @@
 //
 //	go run ./bench/step --model qwen3_moe_debug --devices 8 --data DIR
 //
-// DIR is what bench/dump.py writes: initial parameters in Hugging Face's layout
+// DIR is what bench/fixture.py writes: initial parameters in Hugging Face's layout
 // and the batch. Without it, parameters and tokens are titan's own.
 package main
 
@@ -43,7 +43,7 @@ func parse(args []string) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("step", flag.ContinueOnError)
 	f.StringVar(&o.model, "model", "llama_debug", "llama_debug or qwen3_moe_debug")
-	f.StringVar(&o.data, "data", "", "folder written by bench/dump.py, with MODEL/model.safetensors and MODEL/batch.safetensors")
+	f.StringVar(&o.data, "data", "", "folder written by bench/fixture.py, with MODEL/model.safetensors and MODEL/batch.safetensors")
 	f.IntVar(&o.devices, "devices", 1, "virtual devices, over which parameters and batch are sharded")
 	f.IntVar(&o.batch, "batch", 8, "sequences of a step, over all devices")
 	f.IntVar(&o.seq, "seq", 512, "tokens of a sequence")
