@@ -74,6 +74,12 @@ func runGenerate(c *cobra.Command, g *generateFlags) error {
 	if err := g.check(c); err != nil {
 		return usageError{err}
 	}
+	// It may start the program anew, so nothing must have been read before.
+	if g.platform == "cpu" {
+		if err := pjrt.KeepHostPages(); err != nil {
+			fmt.Fprintln(c.ErrOrStderr(), "note:", err)
+		}
+	}
 	if g.request.Prompt, err = readPrompt(g.prompt, c.InOrStdin()); err != nil {
 		return err
 	}
@@ -88,11 +94,6 @@ func runGenerate(c *cobra.Command, g *generateFlags) error {
 		return fmt.Errorf("%w; --tokenizer names another", err)
 	case err != nil:
 		return fmt.Errorf("--tokenizer: %w", err)
-	}
-	if g.platform == "cpu" {
-		if err := pjrt.KeepHostPages(); err != nil {
-			fmt.Fprintln(c.ErrOrStderr(), "note:", err)
-		}
 	}
 	m, err := train.OpenDevice(g.platform, "--platform")
 	if err != nil {

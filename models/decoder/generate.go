@@ -1,21 +1,61 @@
 package decoder
 
 import (
+	"fmt"
 	"math"
+	"strings"
 
 	"titan/dtype"
 	"titan/graph"
 )
 
-// Cache holds the turned keys and the values of the tokens a model has seen, one
-// row for each position, [layers, B, key/value heads, S, head_dim]: a head's rows
-// lie together, as its products read them.
+// Row is a parameter as generation takes it: of one layer alone. A program that
+// reads every weight for one token must not copy them out of stacks.
+type Row struct {
+	Param        // "layers.3.wq", or a parameter that is no stack, as it is
+	Stack string // the parameter it is a row of, or is
+	Index int    // which row of it, -1 for all
+}
+
+// Rows returns the parameters of the model with their stacks taken apart: for each
+// of Params in order, its layers in order.
+func (c *Config) Rows() []Row {
+	sparse, dense := c.SparseLayers()
+	var rows []Row
+	for _, p := range c.Params() {
+		if p.Axes[0] != AxisLayer {
+			rows = append(rows, Row{p, p.Name, -1})
+			continue
+		}
+		for i := range p.Shape[0] {
+			layer := i
+			switch all, ofSparse := kindOf(p.Name); {
+			case all:
+			case ofSparse:
+				layer = sparse[i]
+			default:
+				layer = dense[i]
+			}
+			one := Param{rowName(p.Name, layer), p.Shape[1:], p.Axes[1:], p.Init}
+			rows = append(rows, Row{one, p.Name, i})
+		}
+	}
+	return rows
+}
+
+// rowName is the name of a stack's row for a layer.
+func rowName(stack string, layer int) string {
+	return fmt.Sprintf("layers.%d.%s", layer, strings.TrimPrefix(stack, "layers."))
+}
+
+// Cache holds one layer's keys, turned, and values of the tokens that the model has
+// seen, [B, key/value heads, S, head_dim]: what a head's products read lies together.
 type Cache struct{ Keys, Values *graph.Value }
 
-// CacheType returns the type of the keys, and of the values, of rows sequences of
-// at most length tokens.
+// CacheType returns the type of one layer's keys, and of its values, of rows
+// sequences of at most length tokens.
 func (c *Config) CacheType(rows, length int, d dtype.DType) graph.Type {
-	return graph.T(d, c.Layers, rows, c.KVHeads, length, c.HeadDim)
+	return graph.T(d, rows, c.KVHeads, length, c.HeadDim)
 }
 
 // Next is what a model reads next: T tokens for each of B sequences.
@@ -30,54 +70,45 @@ type Next struct {
 }
 
 // Extend traces the model on the next tokens of sequences whose past is in the
-// cache, and returns logits f32 [B, V] of the token after Last with the extended
-// cache. It computes what Logits does for the whole sequences, from the parameters
-// and the layers of training.
-func (m *Model) Extend(b *graph.Builder, params map[string]*graph.Value, cache Cache, next Next) (logits *graph.Value, extended Cache) {
+// layers' caches, and returns logits f32 [B, V] of the token after Last, and the
+// extended caches. params are those of Rows. It computes what Logits does for the
+// whole sequences, in the same layers.
+func (m *Model) Extend(b *graph.Builder, params map[string]*graph.Value, caches []Cache, next Next) (logits *graph.Value, extended []Cache) {
 	T := next.Tokens.Dim(1)
 	positions := graph.Add(b.Iota(graph.T(dtype.S32, T), 0), next.Start)
-	one, zero := b.Int(dtype.S32, 1), b.Int(dtype.S32, 0)
 	turn := m.Config.newRope(b, positions)
-
-	// From layer to layer go the residual stream, the cache, and how many layers,
-	// and how many of them with experts, there were.
-	carry := []*graph.Value{m.embed(b, next.Tokens, params["embed"]), cache.Keys, cache.Values, zero, zero}
-	carry, _ = m.layers(b, params, carry, func(c []*graph.Value, sparse bool, w weights) ([]*graph.Value, balance) {
-		x, keys, values, layer, expertLayer := c[0], c[1], c[2], c[3], c[4]
+	x := m.embed(b, next.Tokens, params["embed"])
+	for i := range m.Config.Layers {
+		w := weights{}
+		for _, p := range m.Config.Params() {
+			if v := params[rowName(p.Name, i)]; v != nil {
+				w[p.Name] = v
+			}
+		}
+		var cache Cache
 		parts := layerParts{
 			turn: turn,
 			attend: func(q, k, v *graph.Value) *graph.Value {
-				keys, values = writeCache(keys, k, layer, next.Start), writeCache(values, v, layer, next.Start)
-				return attendCached(q, rowOf(keys, layer), rowOf(values, layer), positions)
+				cache = Cache{writeCache(caches[i].Keys, k, next.Start), writeCache(caches[i].Values, v, next.Start)}
+				return attendCached(q, cache.Keys, cache.Values, positions)
 			},
 			experts: func(h *graph.Value, w weights) (*graph.Value, balance) {
 				if h.Dim(0)*T*m.Config.MoE.TopK > m.Config.MoE.Experts {
 					return m.experts(b, h, nil, w)
 				}
-				return m.fewExperts(h, w["layers.router"], params, expertLayer), balance{}
+				return m.fewExperts(h, w), balance{}
 			},
 		}
-		x, _ = m.layer(x, sparse, w, parts)
-		if sparse {
-			expertLayer = graph.Add(expertLayer, one)
-		}
-		return []*graph.Value{x, keys, values, graph.Add(layer, one), expertLayer}, balance{}
-	})
-	x := graph.DynamicSliceDim(carry[0], 1, next.Last, 1)
-	logits = graph.Squeeze(m.head(m.lastNorm(x, params), params), 1)
-	return logits, Cache{carry[1], carry[2]}
+		x, _ = m.layer(x, m.Config.Sparse(i), w, parts)
+		extended = append(extended, cache)
+	}
+	x = m.lastNorm(graph.DynamicSliceDim(x, 1, next.Last, 1), params)
+	return graph.Squeeze(m.head(x, params), 1), extended
 }
 
-// writeCache writes x [B, T, K, h] to a layer's rows of the cache from start on.
-func writeCache(cache, x, layer, start *graph.Value) *graph.Value {
-	zero := x.Builder().Int(dtype.S32, 0)
-	x = graph.ExpandDims(graph.Transpose(x, 0, 2, 1, 3), 0)
-	return graph.DynamicUpdateSlice(cache, x, layer, zero, zero, start, zero)
-}
-
-// rowOf returns row i of a stack.
-func rowOf(stack, i *graph.Value) *graph.Value {
-	return graph.Squeeze(graph.DynamicSliceDim(stack, 0, i, 1), 0)
+// writeCache writes x [B, T, K, h] to the cache's rows from start on.
+func writeCache(cache, x, start *graph.Value) *graph.Value {
+	return graph.DynamicUpdateSliceDim(cache, graph.Transpose(x, 0, 2, 1, 3), 2, start)
 }
 
 // attendCached is softmax attention of q [B, T, H, h], at the given positions

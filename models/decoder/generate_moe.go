@@ -6,20 +6,17 @@ import (
 )
 
 // fewExperts is the feed-forward layer with experts for so few tokens that most
-// experts have none: x [B, T, D], the layer's router, the stacks of all layers,
-// and the layer's number among those with experts (s32 scalar). It goes through
-// the chosen experts one by one and reads no other's weights.
-func (m *Model) fewExperts(x, router *graph.Value, params map[string]*graph.Value, layer *graph.Value) *graph.Value {
+// experts have none: x [B, T, D]. It goes through the chosen experts one by one and
+// reads no other's weights.
+func (m *Model) fewExperts(x *graph.Value, w weights) *graph.Value {
 	b, c := x.Builder(), m.Config.MoE
 	B, T, D, k := x.Dim(0), x.Dim(1), x.Dim(2), c.TopK
 	N := B * T
 	rows := graph.Reshape(x, N, D)
-	to := c.route(rows, m.Placement.Weight(router, "layers.router"), m.Options.ForceLoadBalance)
+	to := c.route(rows, m.Placement.Weight(w["layers.router"], "layers.router"), m.Options.ForceLoadBalance)
 	matrix := func(name string, expert *graph.Value) *graph.Value {
 		name = "layers.experts." + name
-		stack, zero := params[name], expert.Builder().Int(dtype.S32, 0)
-		one := graph.DynamicSlice(stack, []int{1, 1, stack.Dim(2), stack.Dim(3)}, layer, expert, zero, zero)
-		return m.Placement.Weight(graph.Squeeze(one, 0, 1), name)
+		return m.Placement.Weight(graph.Squeeze(graph.DynamicSliceDim(w[name], 0, expert, 1), 0), name)
 	}
 	pairs := graph.Reshape(graph.BroadcastInDim(rows, []int{N, k, D}, []int{0, 2}), N*k, 1, D)
 	_, ys := b.Scan(nil, []*graph.Value{pairs, graph.Reshape(to.experts, N*k)}, func(_, r []*graph.Value) (next, ys []*graph.Value) {

@@ -30,12 +30,8 @@ func planLayers(kinds []bool, multiple int) plan {
 	return best
 }
 
-// block records one decoder layer. carry is what goes from layer to layer: the
-// residual stream, and after it whatever the block threads through.
-type block func(carry []*graph.Value, sparse bool, w weights) ([]*graph.Value, balance)
-
-// layers runs the decoder layers, each recorded by one.
-func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, carry []*graph.Value, one block) ([]*graph.Value, []balance) {
+// layers runs the decoder layers on x. one records a single layer.
+func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, x *graph.Value, one func(x *graph.Value, sparse bool, w weights) (*graph.Value, balance)) (*graph.Value, []balance) {
 	c := &m.Config
 	kinds := make([]bool, c.Layers)
 	for i := range kinds {
@@ -47,16 +43,15 @@ func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, carry [
 		p = planLayers(kinds, max(1, every))
 	}
 	stacks := m.stacks(params, kinds)
-	checkpointed := func(i int, carry []*graph.Value, w weights) ([]*graph.Value, balance) {
+	checkpointed := func(i int, x *graph.Value, w weights) (*graph.Value, balance) {
 		if keep == nil || i%every != 0 {
-			return one(carry, kinds[i], w)
+			return one(x, kinds[i], w)
 		}
-		n := len(carry)
 		out := b.Checkpoint(*keep, func() []*graph.Value {
-			next, r := one(carry, kinds[i], w)
-			return append(next, r.list()...)
+			y, r := one(x, kinds[i], w)
+			return append([]*graph.Value{y}, r.list()...)
 		})
-		return out[:n:n], balanceOf(out[n:])
+		return out[0], balanceOf(out[1:])
 	}
 	var balances []balance
 	note := func(r balance) {
@@ -66,7 +61,7 @@ func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, carry [
 	}
 	single := func(i int) {
 		var r balance
-		carry, r = checkpointed(i, carry, stacks.row(i))
+		x, r = checkpointed(i, x, stacks.row(i))
 		note(r)
 	}
 	for i := range p.first {
@@ -74,15 +69,16 @@ func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, carry [
 	}
 	if p.loops > 0 {
 		names, xs := stacks.groups(p)
-		var ys []*graph.Value
-		carry, ys = b.Scan(carry, xs, func(carry, row []*graph.Value) (next, ys []*graph.Value) {
+		carry, ys := b.Scan([]*graph.Value{x}, xs, func(carry, row []*graph.Value) (next, ys []*graph.Value) {
+			x := carry[0]
 			for k := range p.period {
 				var r balance
-				carry, r = checkpointed(p.first+k, carry, stacks.inGroup(names, row, p, k))
+				x, r = checkpointed(p.first+k, x, stacks.inGroup(names, row, p, k))
 				ys = append(ys, r.list()...)
 			}
-			return carry, ys
+			return []*graph.Value{x}, ys
 		})
+		x = carry[0]
 		for len(ys) > 0 {
 			note(balanceOf(ys[:3]))
 			ys = ys[3:]
@@ -91,7 +87,7 @@ func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, carry [
 	for i := p.first + p.period*p.loops; i < c.Layers; i++ {
 		single(i)
 	}
-	return carry, balances
+	return x, balances
 }
 
 func (r balance) list() []*graph.Value {

@@ -112,11 +112,10 @@ func (m *Model) hidden(b *graph.Builder, params map[string]*graph.Value, batch B
 			return m.experts(b, h, nil, w)
 		},
 	}
-	out, balances := m.layers(b, params, []*graph.Value{x}, func(carry []*graph.Value, sparse bool, w weights) ([]*graph.Value, balance) {
-		y, r := m.layer(carry[0], sparse, w, parts)
-		return []*graph.Value{y}, r
+	x, balances := m.layers(b, params, x, func(x *graph.Value, sparse bool, w weights) (*graph.Value, balance) {
+		return m.layer(x, sparse, w, parts)
 	})
-	return m.lastNorm(out[0], params), balances
+	return m.lastNorm(x, params), balances
 }
 
 func (m *Model) lastNorm(x *graph.Value, params map[string]*graph.Value) *graph.Value {

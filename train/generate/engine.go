@@ -18,12 +18,12 @@ type engine struct {
 	compute dtype.DType
 	chunk   int // tokens read at a time; a power of two
 
-	params   []*pjrt.Buffer
+	params   []*pjrt.Buffer          // of Config.Rows
 	programs map[int]*train.Compiled // by the tokens they read
 	note     func(*train.Compiled)   // of every program compiled
 
 	length int            // of the cache
-	cache  []*pjrt.Buffer // keys and values; nil until begin
+	cache  []*pjrt.Buffer // each layer's keys and values; nil until begin
 	filled int            // positions that hold what was read
 }
 
@@ -49,12 +49,12 @@ func (e *engine) begin(n int) error {
 	e.cache, e.length = nil, max(cacheLength(n), e.chunk)
 	t := e.config.CacheType(1, e.length, e.compute)
 	zeros := make([]byte, t.Bytes()) // the rows not read yet must not be NaN: they are masked, not skipped
-	for range 2 {
+	for range 2 * e.config.Layers {
 		b, err := e.machine.Client.Put(zeros, t.DType, t.Shape, e.machine.Client.LocalDevices()[0])
 		if err != nil {
 			_ = pjrt.CloseBuffers(e.cache)
 			e.cache = nil
-			return fmt.Errorf("generate: a cache for %d tokens (%d bytes, twice): %w", e.length, t.Bytes(), err)
+			return fmt.Errorf("generate: a cache for %d tokens (%d bytes): %w", e.length, 2*e.config.Layers*t.Bytes(), err)
 		}
 		e.cache = append(e.cache, b)
 	}
@@ -145,9 +145,8 @@ func (e *engine) step(tokens []int32) (logits *pjrt.Buffer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	T := p.Module.Inputs()[len(e.params)+inTokens].Type.Shape[1]
 	args := append(append([]*pjrt.Buffer(nil), e.params...), e.cache...)
-	padded := make([]int32, T)
+	padded := make([]int32, chunkFor(len(tokens), e.chunk))
 	copy(padded, tokens)
 	for _, a := range [][]int32{padded, {int32(e.filled)}, {int32(len(tokens) - 1)}} {
 		b, err := p.Put(len(args), pjrt.AsBytes(a))
@@ -163,9 +162,10 @@ func (e *engine) step(tokens []int32) (logits *pjrt.Buffer, err error) {
 		return nil, fmt.Errorf("generate: running the model: %w", err)
 	}
 	_ = pjrt.CloseBuffers(e.cache) // donated
-	e.cache = outs[0][:2]
+	n := len(e.cache)
+	e.cache = outs[0][:n:n]
 	e.filled += len(tokens)
-	return outs[0][2], nil
+	return outs[0][n], nil
 }
 
 // lost drops a cache that a failed run may have taken.

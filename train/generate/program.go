@@ -8,37 +8,35 @@ import (
 	"titan/models/decoder"
 )
 
-// inputs of an extension, after the parameters in the order of Config.Params.
-const (
-	inKeys = iota
-	inValues
-	inTokens
-	inStart
-	inLast
-)
-
-// BuildExtend traces the program that reads T tokens of one sequence behind what a
-// cache of the given length holds; see decoder.Model.Extend. Its inputs are the
-// parameters (matrices in the compute type, vectors in f32), the keys and the
-// values (donated), tokens s32 [1, T], start and last s32; its outputs the keys,
-// the values, and logits f32 [1, V].
+// BuildExtend traces the program that reads T tokens of one sequence behind what
+// caches of the given length hold; see decoder.Model.Extend. Its inputs are the
+// parameters of Config.Rows (matrices in the compute type, vectors in f32), then
+// every layer's keys and values (donated), tokens s32 [1, T], start and last s32; its
+// outputs the layers' keys and values, and logits f32 [1, V].
 func BuildExtend(c decoder.Config, compute dtype.DType, T, length int) (*graph.Module, error) {
 	return graph.Trace(fmt.Sprintf("extend_%d", T), nil, func(b *graph.Builder) error {
 		params := map[string]*graph.Value{}
-		for _, p := range c.Params() {
-			params[p.Name] = b.Input(p.Name, p.Type(storedType(p, compute)))
+		for _, r := range c.Rows() {
+			params[r.Name] = b.Input(r.Name, r.Type(storedType(r, compute)))
 		}
 		t := c.CacheType(1, length, compute)
-		cache := decoder.Cache{Keys: b.Input("keys", t, graph.Donated()), Values: b.Input("values", t, graph.Donated())}
+		var caches []decoder.Cache
+		for i := range c.Layers {
+			caches = append(caches, decoder.Cache{
+				Keys: b.Input(fmt.Sprintf("keys.%d", i), t, graph.Donated()), Values: b.Input(fmt.Sprintf("values.%d", i), t, graph.Donated()),
+			})
+		}
 		next := decoder.Next{
 			Tokens: b.Input("tokens", graph.T(dtype.S32, 1, T)),
 			Start:  b.Input("start", graph.T(dtype.S32)),
 			Last:   b.Input("last", graph.T(dtype.S32)),
 		}
 		m := &decoder.Model{Config: c, Placement: decoder.Single{Compute: compute}}
-		logits, extended := m.Extend(b, params, cache, next)
-		b.Output("keys", extended.Keys, graph.Into(cache.Keys))
-		b.Output("values", extended.Values, graph.Into(cache.Values))
+		logits, extended := m.Extend(b, params, caches, next)
+		for i, x := range extended {
+			b.Output(fmt.Sprintf("keys.%d", i), x.Keys, graph.Into(caches[i].Keys))
+			b.Output(fmt.Sprintf("values.%d", i), x.Values, graph.Into(caches[i].Values))
+		}
 		b.Output("logits", logits)
 		return nil
 	})
@@ -46,20 +44,11 @@ func BuildExtend(c decoder.Config, compute dtype.DType, T, length int) (*graph.M
 
 // storedType is the type of a parameter on the device: computing must not convert
 // a matrix for every token.
-func storedType(p decoder.Param, compute dtype.DType) dtype.DType {
-	if vector(p) {
+func storedType(r decoder.Row, compute dtype.DType) dtype.DType {
+	if len(r.Shape) < 2 {
 		return dtype.F32
 	}
 	return compute
-}
-
-// vector says whether the parameter, or a layer's row of it, is one.
-func vector(p decoder.Param) bool {
-	rank := len(p.Shape)
-	if p.Axes[0] == decoder.AxisLayer {
-		rank--
-	}
-	return rank < 2
 }
 
 // maxChunk is how many tokens of a prompt are read at a time: enough for matrix

@@ -78,25 +78,37 @@ func OpenHF(dir string) (*Weights, error) {
 	}, nil
 }
 
-// load puts the parameters on the machine's device.
+// load puts the parameters on the machine's device, each layer's apart.
 func load(ctx context.Context, m *train.Machine, w *Weights, compute dtype.DType) (*engine, error) {
-	params := w.Config.Params()
-	e := &engine{machine: m, config: w.Config, compute: compute, chunk: maxChunk, params: make([]*pjrt.Buffer, len(params))}
+	rows := w.Config.Rows()
+	e := &engine{machine: m, config: w.Config, compute: compute, chunk: maxChunk, params: make([]*pjrt.Buffer, len(rows))}
+	of := map[string][]int{} // the rows of a parameter
+	for i, r := range rows {
+		of[r.Stack] = append(of[r.Stack], i)
+	}
 	target := checkpoint.Target{Mesh: m.Mesh}
-	for _, p := range params {
+	for _, p := range w.Config.Params() {
 		stored := dtype.F32
 		if i := slices.IndexFunc(w.entries, func(e safetensors.Entry) bool { return e.Name == p.Name }); i >= 0 && w.entries[i].DType.IsFloat() {
 			stored = w.entries[i].DType // what is missing or no float, restoring reports
 		}
 		target.Tensors = append(target.Tensors, checkpoint.Tensor{Name: p.Name, DType: stored, Shape: p.Shape, Spec: sharding.Replicated(len(p.Shape))})
 	}
-	err := w.restore(ctx, target, func(i int, _ []int, data []byte) error {
-		p, to := params[i], storedType(params[i], compute)
-		data, err := convert(data, target.Tensors[i].DType, to)
-		if err == nil {
-			e.params[i], err = m.Client.Put(data, to, p.Shape, m.Client.LocalDevices()[0])
+	err := w.restore(ctx, target, func(tensor int, _ []int, data []byte) error {
+		t := target.Tensors[tensor]
+		list := of[t.Name]
+		size := len(data) / len(list)
+		for k, i := range list {
+			to := storedType(rows[i], compute)
+			row, err := convert(data[k*size:(k+1)*size], t.DType, to)
+			if err != nil {
+				return err
+			}
+			if e.params[i], err = m.Client.Put(row, to, rows[i].Shape, m.Client.LocalDevices()[0]); err != nil {
+				return err
+			}
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		e.close()
