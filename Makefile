@@ -10,7 +10,7 @@ TEST := $(GO) test -p 2 -timeout 25m
 .PHONY: help build run test test-long bench lint deps clean go
 
 help:
-	@echo "make run        build, install the CPU plugin, train a small model on 8 virtual devices"
+	@echo "make run        build, install the CPU plugin, train a mixture of experts on Go's own source code, on 8 virtual devices"
 	@echo "make test       install what tests need, check the sources, run all tests"
 	@echo "make test-long  the long sweeps as well"
 	@echo "make bench      compare with JAX and torch on this machine (an hour; installs both)"
@@ -32,7 +32,7 @@ deps: build
 run: build
 	bin/titan plugin install cpu
 	bin/titan doctor
-	$(GO) run ./examples/fsdp
+	examples/gosrc/run.sh
 
 lint: go
 	@out=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
