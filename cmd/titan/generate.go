@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"titan/data/progress"
 	"titan/dtype"
-	"titan/pjrt"
 	"titan/train"
 	"titan/train/generate"
 )
@@ -74,12 +74,6 @@ func runGenerate(c *cobra.Command, g *generateFlags) error {
 	if err := g.check(c); err != nil {
 		return usageError{err}
 	}
-	// It may start the program anew, so nothing must have been read before.
-	if g.platform == "cpu" {
-		if err := pjrt.KeepHostPages(); err != nil {
-			fmt.Fprintln(c.ErrOrStderr(), "note:", err)
-		}
-	}
 	if g.request.Prompt, err = readPrompt(g.prompt, c.InOrStdin()); err != nil {
 		return err
 	}
@@ -107,9 +101,13 @@ func runGenerate(c *cobra.Command, g *generateFlags) error {
 		log("note: %s", n)
 	}
 	began := time.Now()
+	bar := progress.New(os.Stderr, "reading parameters", progress.Bytes)
+	defer bar.Done()
 	model, err := generate.New(c.Context(), m, w, tok, generate.Options{
 		Compute: compute, Compiled: func(name, how string) { log("%s: %s", name, how) },
+		Progress: func(done, total int64) { bar.Set(done, total, "") },
 	})
+	bar.Done()
 	if err != nil {
 		return interrupted(c.Context(), err)
 	}

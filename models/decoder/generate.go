@@ -89,7 +89,9 @@ func (m *Model) Extend(b *graph.Builder, params map[string]*graph.Value, caches 
 		parts := layerParts{
 			turn: turn,
 			attend: func(q, k, v *graph.Value) *graph.Value {
-				cache = Cache{writeCache(caches[i].Keys, k, next.Start), writeCache(caches[i].Values, v, next.Start)}
+				// Behind a barrier: XLA on CPU writes, and so copies, it once for each use.
+				written := graph.Barrier(writeCache(caches[i].Keys, k, next.Start), writeCache(caches[i].Values, v, next.Start))
+				cache = Cache{written[0], written[1]}
 				return attendCached(q, cache.Keys, cache.Values, positions)
 			},
 			experts: func(h *graph.Value, w weights) (*graph.Value, balance) {

@@ -34,7 +34,7 @@ func openGolden(t testing.TB, name string, chunk, n int) *engine {
 	w, err := OpenHF(filepath.Join(goldens, name))
 	require.NoError(t, err)
 	defer w.Close()
-	e, err := load(ctx, machine(t), w, dtype.F32)
+	e, err := load(ctx, machine(t), w, dtype.F32, nil)
 	require.NoError(t, err)
 	t.Cleanup(e.close)
 	e.chunk = chunk

@@ -15,6 +15,8 @@ import (
 type Options struct {
 	// Compute is the type of matrices and of the cache; F32 if zero.
 	Compute dtype.DType
+	// Progress, if not nil, is told the bytes of parameters read so far of all.
+	Progress func(done, total int64)
 	// Compiled, if not nil, is told of every program compiled or loaded.
 	Compiled func(name, how string)
 }
@@ -36,7 +38,7 @@ func New(ctx context.Context, m *train.Machine, w *Weights, tok *tokenizer.Token
 	if n := tok.VocabSize(); n > w.Config.VocabSize {
 		return nil, fmt.Errorf("generate: the tokenizer has token ids up to %d, the model of %s has a vocabulary of %d: the tokenizer is not the model's", n-1, w.Where, w.Config.VocabSize)
 	}
-	e, err := load(ctx, m, w, o.Compute)
+	e, err := load(ctx, m, w, o.Compute, o.Progress)
 	if err != nil {
 		return nil, err
 	}

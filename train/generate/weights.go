@@ -79,7 +79,7 @@ func OpenHF(dir string) (*Weights, error) {
 }
 
 // load puts the parameters on the machine's device, each layer's apart.
-func load(ctx context.Context, m *train.Machine, w *Weights, compute dtype.DType) (*engine, error) {
+func load(ctx context.Context, m *train.Machine, w *Weights, compute dtype.DType, progress func(done, total int64)) (*engine, error) {
 	rows := w.Config.Rows()
 	e := &engine{machine: m, config: w.Config, compute: compute, chunk: maxChunk, params: make([]*pjrt.Buffer, len(rows))}
 	of := map[string][]int{} // the rows of a parameter
@@ -87,12 +87,14 @@ func load(ctx context.Context, m *train.Machine, w *Weights, compute dtype.DType
 		of[r.Stack] = append(of[r.Stack], i)
 	}
 	target := checkpoint.Target{Mesh: m.Mesh}
+	var done, total int64
 	for _, p := range w.Config.Params() {
 		stored := dtype.F32
 		if i := slices.IndexFunc(w.entries, func(e safetensors.Entry) bool { return e.Name == p.Name }); i >= 0 && w.entries[i].DType.IsFloat() {
 			stored = w.entries[i].DType // what is missing or no float, restoring reports
 		}
 		target.Tensors = append(target.Tensors, checkpoint.Tensor{Name: p.Name, DType: stored, Shape: p.Shape, Spec: sharding.Replicated(len(p.Shape))})
+		total += p.Elements() * int64(stored.Size())
 	}
 	err := w.restore(ctx, target, func(tensor int, _ []int, data []byte) error {
 		t := target.Tensors[tensor]
@@ -107,6 +109,9 @@ func load(ctx context.Context, m *train.Machine, w *Weights, compute dtype.DType
 			if e.params[i], err = m.Client.Put(row, to, rows[i].Shape, m.Client.LocalDevices()[0]); err != nil {
 				return err
 			}
+		}
+		if done += int64(len(data)); progress != nil {
+			progress(done, total)
 		}
 		return nil
 	})
