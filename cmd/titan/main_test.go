@@ -8,12 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The doctor starts its own program to load plugins: here, the test binary.
+// The doctor starts its own program to load plugins, and the tests of train
+// start runs that they kill: here, the test binary.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == "plugin" && os.Args[2] == "probe" {
+	if len(os.Args) > 2 && (os.Args[1] == "plugin" && os.Args[2] == "probe" || os.Args[1] == "train") {
 		os.Exit(run(os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if dir, err := compiled(); err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
 }
 
 // titan runs the command line and returns its exit code and what it wrote.
