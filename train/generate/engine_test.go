@@ -13,6 +13,7 @@ import (
 	"titan/dtype"
 	"titan/internal/xlatest"
 	"titan/mesh"
+	"titan/pjrt"
 	"titan/pjrt/compilecache"
 	"titan/train"
 )
@@ -145,4 +146,35 @@ func TestReadingEqualsGoldens(t *testing.T) {
 			require.Len(t, e.programs, 2)
 		})
 	}
+}
+
+// Reading writes the cache where it is: nothing of its size is copied for a token.
+func TestCacheIsWrittenInPlace(t *testing.T) {
+	const length = 4096
+	c := tiny
+	c.HeadDim = 64 // so that the cache is large beside the scores
+	mod, err := BuildExtend(c, dtype.F32, 1, length)
+	require.NoError(t, err)
+	cache := int64(2 * c.Layers * c.CacheType(1, length, dtype.F32).Bytes())
+	p, err := machine(t).Compile(mod)
+	require.NoError(t, err)
+	defer p.Close()
+	m, err := p.Exe.MemoryStats()
+	require.NoError(t, err)
+	require.Equal(t, cache, m.Alias)
+	require.Less(t, m.Temp, cache/4)
+}
+
+func TestCompilesForTPU(t *testing.T) {
+	topology, err := xlatest.TPU(t).NewTopology("v5e:2x2", nil)
+	require.NoError(t, err)
+	defer topology.Close()
+	mod, err := BuildExtend(tiny, dtype.BF16, 1, 256)
+	require.NoError(t, err)
+	x, err := topology.Compile([]byte(mod.StableHLO()), pjrt.CompileOptions{})
+	require.NoError(t, err)
+	defer x.Close()
+	m, err := x.MemoryStats()
+	require.NoError(t, err)
+	require.NotZero(t, m.Alias)
 }
