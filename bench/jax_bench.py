@@ -113,7 +113,7 @@ if not a.compile_only:
     for i in range(a.warmup + a.steps):
         if i >= a.warmup + 3 and time.perf_counter() - tl > a.max_seconds: break
         t = time.perf_counter(); ct = time.process_time(); p, st, l = comp(p, st, tok); l.block_until_ready(); jax.block_until_ready(p); ts.append(time.perf_counter() - t); cs.append(time.process_time() - ct); ls.append(float(l))
-        if i == 0: r["first_loss_s"] = since_start()
+        if i == 0: r["first_loss_s"], r["first_loss_cpu_s"] = since_start(), round(time.process_time(), 2)
     ts = sorted(ts[a.warmup:]); cs = sorted(cs[a.warmup:])
     r.update(step_min_s=round(ts[0], 4), step_median_s=round(ts[len(ts)//2], 4), step_cpu_min_s=round(cs[0], 4), n=len(ts), tokens_per_s=round(T / ts[0], 1), gflops=round(fl / ts[0] / 1e9, 1), loss_first=round(ls[0], 6), loss_last=round(ls[-1], 6), losses=[round(x, 7) for x in ls])
 r["peak_rss_MiB"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024); r["loadavg1"] = os.getloadavg()[0]

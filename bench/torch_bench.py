@@ -65,8 +65,8 @@ tl = time.perf_counter()
 for i in range(a.warmup + a.steps):
     if i >= a.warmup + 3 and time.perf_counter() - tl > a.max_seconds: break
     t = time.perf_counter(); ct = time.process_time(); ls.append(step()); ts.append(time.perf_counter() - t); cs.append(time.process_time() - ct)
-    if i == 0: first_loss = since_start()
+    if i == 0: first_loss, first_cpu = since_start(), round(time.process_time(), 2)
 first = ts[0]; ts = sorted(ts[a.warmup:]); cs = sorted(cs[a.warmup:])
 print(json.dumps(dict(impl="torch_compile" if a.compile else "torch_eager", version=torch.__version__, model=a.model, dtype=a.dtype, attn=a.attn, devices=1, threads=a.threads, remat=a.remat, batch=a.batch, seq=a.seq,
-    params=nparam, flops_per_step_G=round(fl / 1e9, 1), first_step_s=round(first, 2), first_loss_s=first_loss, step_min_s=round(ts[0], 4), step_median_s=round(ts[len(ts)//2], 4), step_cpu_min_s=round(cs[0], 4), n=len(ts),
+    params=nparam, flops_per_step_G=round(fl / 1e9, 1), first_step_s=round(first, 2), first_loss_s=first_loss, first_loss_cpu_s=first_cpu, step_min_s=round(ts[0], 4), step_median_s=round(ts[len(ts)//2], 4), step_cpu_min_s=round(cs[0], 4), n=len(ts),
     tokens_per_s=round(T / ts[0], 1), gflops=round(fl / ts[0] / 1e9, 1), loss_first=round(ls[0], 6), loss_last=round(ls[-1], 6), losses=[round(x, 7) for x in ls], peak_rss_MiB=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024), loadavg1=os.getloadavg()[0])))

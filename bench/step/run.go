@@ -29,12 +29,14 @@ type result struct {
 
 	Trace    round4 `json:"trace_lower_s"`
 	Compile  round4 `json:"compile_s"` // or load, from the cache
+	CompCPU  round4 `json:"trace_compile_cpu_s"`
 	CacheHit bool   `json:"cache_hit"`
 	Temp     round1 `json:"temp_MiB_per_device"`
 	Args     round1 `json:"args_MiB_per_device"`
 	Alias    round1 `json:"alias_MiB"`
 
 	FirstLoss  round4    `json:"first_loss_s"` // since the process started
+	FirstCPU   round4    `json:"first_loss_cpu_s"`
 	Min        round4    `json:"step_min_s"`
 	Median     round4    `json:"step_median_s"`
 	CPUMin     round4    `json:"step_cpu_min_s"`
@@ -72,7 +74,7 @@ func measure(o *options) (*result, error) {
 	if o.cache != "" {
 		m.Cache = compilecache.Open(o.cache)
 	}
-	began := time.Now()
+	began, beganCPU := time.Now(), cpuSeconds()
 	so, err := train.OptionsFor(r, m.Mesh, train.PlatformOf(r))
 	if err != nil {
 		return nil, err
@@ -93,7 +95,7 @@ func measure(o *options) (*result, error) {
 		return nil, err
 	}
 	defer exe.Close()
-	compiled := time.Now()
+	compiled, compiledCPU := time.Now(), cpuSeconds()
 	if o.hlo != "" {
 		mod, err := exe.Exe.OptimizedHLO()
 		if err != nil {
@@ -114,7 +116,8 @@ func measure(o *options) (*result, error) {
 		Remat: o.remat, Unroll: o.unroll, Batch: o.batch, Seq: o.seq,
 		Params: all, FlopsG: round1(flops(so.Model, o.batch, o.seq) / 1e9),
 		Trace: round4(traced.Sub(began).Seconds()), Compile: round4(compiled.Sub(traced).Seconds()), CacheHit: exe.Outcome.Hit,
-		Temp: round1(float64(mem.Temp) / mib), Args: round1(float64(mem.Args) / mib), Alias: round1(float64(mem.Alias) / mib),
+		CompCPU: round4(compiledCPU - beganCPU),
+		Temp:    round1(float64(mem.Temp) / mib), Args: round1(float64(mem.Args) / mib), Alias: round1(float64(mem.Alias) / mib),
 	}
 	l := &loop{exe: exe, step: step, options: so}
 	defer l.close()
@@ -129,7 +132,7 @@ func measure(o *options) (*result, error) {
 			return nil, fmt.Errorf("step %d: %w", k+1, err)
 		}
 		if k == 0 {
-			res.FirstLoss = round4(sinceStart())
+			res.FirstLoss, res.FirstCPU = round4(sinceStart()), round4(cpuSeconds())
 		}
 		res.Losses = append(res.Losses, math.Round(loss*1e7)/1e7)
 		if k >= o.warmup {

@@ -5,14 +5,13 @@ import (
 	"os"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // usage is what the process has used so far. The call cannot fail with this
 // argument.
-func usage() (u unix.Rusage) {
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+func usage() (u syscall.Rusage) {
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return u
 }
 
