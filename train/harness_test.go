@@ -140,24 +140,19 @@ func signalled(s os.Signal) <-chan os.Signal {
 	return c
 }
 
-// stopAt is a log that sends a signal when a line of it has the text.
-type stopAt struct {
+// at is a log that does something when a line of it has the text.
+type at struct {
 	bytes.Buffer
 	text string
-	sig  os.Signal
-	stop chan os.Signal
+	do   func()
 }
 
-func newStopAt(text string) *stopAt {
-	return &stopAt{text: text, sig: syscall.SIGTERM, stop: make(chan os.Signal, 1)}
-}
-
-func (s *stopAt) Write(p []byte) (int, error) {
-	if s.text != "" && bytes.Contains(p, []byte(s.text)) {
-		s.text = ""
-		s.stop <- s.sig
+func (a *at) Write(p []byte) (int, error) {
+	if a.text != "" && bytes.Contains(p, []byte(a.text)) {
+		a.text = ""
+		a.do()
 	}
-	return s.Buffer.Write(p)
+	return a.Buffer.Write(p)
 }
 
 // quickly has programs compiled in a third of the time; the code is slower.
@@ -180,8 +175,9 @@ func run(t testing.TB, r *configs.Recipe) (*Result, string) {
 // runUntil trains until a line of the log has the text.
 func runUntil(t testing.TB, r *configs.Recipe, text string) (*Result, string) {
 	t.Helper()
-	out := newStopAt(text)
-	res, err := Run(ctx, RunOptions{Recipe: r, Version: "test", Out: out, Stop: out.stop})
+	stop := make(chan os.Signal, 1)
+	out := &at{text: text, do: func() { stop <- syscall.SIGTERM }}
+	res, err := Run(ctx, RunOptions{Recipe: r, Version: "test", Out: out, Stop: stop})
 	require.NoError(t, err, "%s", out.String())
 	require.Empty(t, out.text, "the log never had the text: %s", out.String())
 	return res, out.String()

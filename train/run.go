@@ -158,9 +158,6 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	for _, line := range describe(t.options, t.step.Plan) {
 		t.logf("%s", line)
 	}
-	for _, n := range t.options.Optimizer.Notes() {
-		t.logf("note: %s", n)
-	}
 	if err := t.checkStart(ctx); err != nil {
 		return err
 	}
