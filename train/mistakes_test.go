@@ -55,8 +55,9 @@ func TestMistakes(t *testing.T) {
 	t.Run("devices there are", func(t *testing.T) {
 		path, err := plugins.Find("cpu")
 		require.NoError(t, err)
-		err, _ = fails(t, recipe(t, data, "mesh.platform="+path))
-		require.ErrorContains(t, err, "the recipe is for 4 devices, cpu has 1: change mesh.devices")
+		err, _ = fails(t, recipe(t, data, "mesh.platform="+path, "mesh.devices=7"))
+		require.ErrorContains(t, err, "train: the recipe is for 7 devices, cpu has ")
+		require.ErrorContains(t, err, ": change mesh.devices")
 	})
 	t.Run("no plugin", func(t *testing.T) {
 		t.Setenv("TITAN_PLUGIN_CPU", file+"s")
