@@ -178,16 +178,16 @@ func TestWhichRecipe(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile("big.toml", make([]byte, maxRecipe+1), 0o644))
 	for name, steps := range map[string]int{
-		"llama3_debug":              300, // no such file
+		"llama3_debug":              400, // no such file
 		"llama3_debug.toml":         7,   // a file
 		"./llama3_debug.toml":       7,
-		"builtin:llama3_debug":      300,
-		"builtin:llama3_debug.toml": 300,
-		"own.toml":                  300,
-		"mine/run.toml":             300,
-		"sub/of.toml":               300, // the folder of that name is no recipe
-		"qwen3_moe_debug.toml":      300, // nor is this
-		"part.toml":                 300,
+		"builtin:llama3_debug":      400,
+		"builtin:llama3_debug.toml": 400,
+		"own.toml":                  400,
+		"mine/run.toml":             400,
+		"sub/of.toml":               400, // the folder of that name is no recipe
+		"qwen3_moe_debug.toml":      400, // nor is this
+		"part.toml":                 400,
 	} {
 		r, o, err := Load(name, nil)
 		require.NoError(t, err, name)
