@@ -33,6 +33,7 @@ def parse():
     p.add_argument("--models", type=names(MODELS), default=MODELS); p.add_argument("--columns", type=names(list(COLUMNS)), default=list(COLUMNS))
     p.add_argument("--rounds", type=int, default=3); p.add_argument("--steps", type=int, default=6, help="timed steps of a process, after one that is not")
     p.add_argument("--wait", type=float, default=0, metavar="S", help="before each process wait up to S seconds for the machine to be idle")
+    p.add_argument("--noise", type=float, metavar="SHARE", help="repeat a process, up to twice, while others had more than this share of the machine")
     p.add_argument("--tolerance", type=float, default=1e-5, help="largest difference of a loss from JAX's (1e-5)")
     p.add_argument("--titan-flags", default="", help="more flags for bench/step, such as '--attn-block 64'")
     p.add_argument("--out", default=os.path.join(ROOT, "outputs", "bench", "compare.jsonl")); p.add_argument("--append", action="store_true", help="keep the lines that are there, and count them in")
@@ -65,7 +66,13 @@ def command(col, model, steps, o, tools, cache):
     return [tools["jax"], f"{ROOT}/bench/jax_bench.py", *args, "--devices", str(devices), *(["--moe", "block"] if "moe" in model else [])], env
 
 def run(col, model, start, steps, o, tools, cache, out):
-    """One process; its line with what the machine did meanwhile."""
+    """One side's turn. Each process adds its line to the file."""
+    for _ in range(3):
+        if start == "cold" and COLUMNS[col][0] == "titan": shutil.rmtree(cache, ignore_errors=True)
+        if one(col, model, start, steps, o, tools, cache, out) <= (1 if o.noise is None or start == "prime" else o.noise): return
+
+def one(col, model, start, steps, o, tools, cache, out):
+    """Runs a process and returns what share of the machine others had meanwhile."""
     if o.wait: wait_idle(o.wait)
     cmd, env = command(col, model, steps, o, tools, cache)
     t, b, u = time.time(), busy(), resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -79,6 +86,7 @@ def run(col, model, start, steps, o, tools, cache, out):
         with open(out, "a") as f: f.write(json.dumps(line) + "\n")
     print(f"{time.strftime('%T')} {model:16} {col:8} {start:5} CPU {line['step_cpu_min_s']:.2f} s, wall {line['step_min_s']:.2f} s, first loss {line['first_loss_s']:.2f} s, "
           f"others {line['others']:.0%}", file=sys.stderr, flush=True)
+    return line["others"]
 
 def measure(o):
     tools = {p: subprocess.check_output([f"{ROOT}/bench/env.sh", p], text=True).strip() for p in {COLUMNS[c][0] for c in o.columns} | {"jax"} if p != "titan"}
@@ -94,7 +102,6 @@ def measure(o):
                 for col in order:
                     program = COLUMNS[col][0]; cache = f"{caches}/{model}-{col}"
                     # titan train keeps what it compiles, so a cold start pays for that; JAX and torch do not unless told to.
-                    if program == "titan": shutil.rmtree(cache, ignore_errors=True)
                     run(col, model, "cold", o.steps, o, tools, cache if program == "titan" else "", o.out)
                     if program == "jax" and not os.path.exists(cache): run(col, model, "prime", 1, o, tools, cache, o.out)
                     if program != "torch": run(col, model, "warm", 1, o, tools, cache, o.out)
