@@ -195,14 +195,38 @@ func (r *trainRun) state(t *testing.T, step int) map[string]string {
 	return out
 }
 
+// killInSave kills a process shortly after it has begun to save, until done is
+// closed.
+func (r *trainRun) killInSave(p *os.Process, rng *rand.Rand, done <-chan struct{}) {
+	skip, after := rng.IntN(3), time.Duration(rng.IntN(12000))*time.Microsecond
+	last := ""
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		writing, _ := filepath.Glob(filepath.Join(r.out, "checkpoint", ".titan-step-*.tmp"))
+		if len(writing) > 0 && writing[0] != last {
+			if last = writing[0]; skip == 0 {
+				time.Sleep(after)
+				_ = p.Kill()
+				return
+			}
+			skip--
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+}
+
 // A run that saves after every step is killed over and over, as by the kernel,
-// at random moments. What it said was saved is there, whole; the next process
+// at random moments, most of them during a save. What it said was saved is there, whole; the next process
 // goes on from it; and every loss and the final state are those of the run that
 // was left alone.
 func TestTrainKilled(t *testing.T) {
-	rounds, steps := 10, 40
+	rounds, steps := 12, 60
 	if long {
-		rounds, steps = 50, 300
+		rounds, steps = 100, 600
 	}
 	all := fmt.Sprint("training.steps=", steps)
 	r, alone := newTrainRun(t), newTrainRun(t)
@@ -216,15 +240,20 @@ func TestTrainKilled(t *testing.T) {
 	for round := 0; round < rounds && !done; round++ {
 		mode := []string{"disabled", "async"}[round%2]
 		c := r.start(t, all, "checkpoint.async_mode="+mode)
-		first := "loss:"
-		if round%5 == 4 {
-			first = "mesh " // while it compiles, loads or restores
-		}
-		c.until(first)
 		// Not a timed assertion: any moment will do.
-		timer := time.AfterFunc(time.Duration(rng.IntN(120))*time.Millisecond, func() { _ = c.Process.Kill() })
+		stop := func() {}
+		if round%4 == 3 { // while it loads its program, restores, or trains
+			c.until("a step: ")
+			timer := time.AfterFunc(time.Duration(rng.IntN(1000))*time.Millisecond, func() { _ = c.Process.Kill() })
+			stop = func() { timer.Stop() }
+		} else {
+			c.until("loss:")
+			ended := make(chan struct{})
+			go r.killInSave(c.Process, rand.New(rand.NewPCG(5, uint64(round))), ended)
+			stop = func() { close(ended) }
+		}
 		code, log, stderr := c.end()
-		timer.Stop()
+		stop()
 		done = code == 0
 		require.True(t, done || code == -1, "the run failed by itself: %s%s", log, stderr)
 		for n, line := range stepLines(log) {
