@@ -113,8 +113,3 @@ func (r *Running) Step(rates []float32, batch [][]byte) (map[string]float64, err
 	}
 	return p.Wait()
 }
-
-// NewRunning joins a compiled step with its state.
-func NewRunning(exe *Compiled, step *Step, state *State) *Running {
-	return &Running{exe: exe, step: step, state: state}
-}

@@ -22,13 +22,15 @@ fi
 say "the data's entropy: what a model reaches that knows the frequency of each token and nothing else"
 $titan data inspect $data/tokens_validation | grep -i entropy
 
-train() { $titan train --config qwen3_moe_debug "$@"; }
+train=("$titan" train --config qwen3_moe_debug "$@")
 
 if [ ! -d "$run/checkpoint" ]; then
   say "train until step $stop_at, then press Ctrl-C"
   log=$(mktemp)
-  train "$@" > >(tee "$log") &
+  set -m # else the shell would let background processes ignore Ctrl-C
+  "${train[@]}" > >(tee "$log") &
   pid=$!
+  set +m
   trap 'kill -INT $pid 2>/dev/null; rm -f "$log"' EXIT
   while kill -0 $pid 2>/dev/null && ! grep -Eq "^step: *$stop_at " "$log"; do sleep 0.2; done
   kill -INT $pid 2>/dev/null || true
@@ -40,7 +42,7 @@ if [ ! -d "$run/checkpoint" ]; then
   [ $code -eq 130 ] || [ $code -eq 0 ] || exit $code
 fi
 say "the same command again: it goes on where it was"
-train "$@"
+"${train[@]}"
 
 say "sample"
 $titan generate --config qwen3_moe_debug --prompt $'func main() {\n' --max-tokens 120 --temperature 0.7 --seed 1
