@@ -12,18 +12,16 @@ import (
 // inFlight is how many steps the devices are given ahead of the metrics.
 const inFlight = 2
 
-// batchError is a batch that could not be read. The state is that of the steps
+// dataError is a batch that could not be read. The state is that of the steps
 // before it.
-type batchError struct {
-	step int64
-	err  error
+type dataError struct {
+	batch string
+	err   error
 }
 
-func (e *batchError) Error() string {
-	return fmt.Sprintf("train: batch of step %d: %v", e.step, e.err)
-}
+func (e *dataError) Error() string { return fmt.Sprintf("train: batch of %s: %v", e.batch, e.err) }
 
-func (e *batchError) Unwrap() error { return e.err }
+func (e *dataError) Unwrap() error { return e.err }
 
 // loop runs the steps. Metrics are read a step late, so that the devices always
 // have the next step to go on with.
@@ -67,7 +65,7 @@ func (t *trainer) loop(ctx context.Context) (stopped os.Signal, err error) {
 			if err := finish(0); err != nil {
 				return nil, err
 			}
-			return nil, &batchError{s + 1, err}
+			return nil, &dataError{fmt.Sprintf("step %d", s+1), err}
 		}
 		p, err := t.dispatch(s, b, time.Since(asked))
 		if err != nil {

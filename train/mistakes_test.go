@@ -45,6 +45,14 @@ func TestMistakes(t *testing.T) {
 			require.NotContains(t, log, "train_step:", "it is found before compiling")
 		})
 	}
+	t.Run("metrics", func(t *testing.T) {
+		r := recipe(t, data)
+		require.NoError(t, os.MkdirAll(r.Job.DumpFolder, 0o777))
+		require.NoError(t, os.WriteFile(filepath.Join(r.Job.DumpFolder, r.Metrics.SaveJSONFile), []byte("mine"), 0o666))
+		err, log := fails(t, r)
+		require.ErrorContains(t, err, "this is no file of JSON lines")
+		require.NotContains(t, log, "train_step:")
+	})
 	t.Run("devices", func(t *testing.T) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "r.toml")
@@ -116,6 +124,14 @@ func TestTokenBeyondVocabulary(t *testing.T) {
 	}
 	_, log = run(t, r)
 	require.Contains(t, log, "resumed from ")
+
+	// Likewise in the data that is held out.
+	unfit := dataset(t, []int32{1, 2, 3}, []int32{4, vocab})
+	r = recipe(t, good, "validation.enable=true", "validation.freq=3", "validation.dataset_path="+unfit, "checkpoint.interval=1000")
+	err, _ = fails(t, r)
+	require.ErrorContains(t, err, "train: batch of validation, number 1: ")
+	require.ErrorContains(t, err, "has id 64")
+	require.Equal(t, []int{3}, steps(t, r))
 }
 
 // The resolved recipe is kept with the run, whole, also when it is resumed.

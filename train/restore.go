@@ -44,11 +44,16 @@ func hasProgress(c *checkpoint.Checkpoint) bool {
 	return ok
 }
 
-// checkStart finds out, before anything is compiled, whether start can succeed.
-func (t *trainer) checkStart(ctx context.Context) error {
+// checkStart finds out, before anything is compiled, whether start can succeed,
+// and the step that the run then goes on after.
+func (t *trainer) checkStart(ctx context.Context) (step int64, err error) {
 	c := t.recipe.Checkpoint
 	if t.store != nil {
 		_, err := t.store.Load(ctx, checkpoint.LoadOptions{Step: c.LoadStep, Fallback: c.Fallback}, func(c *checkpoint.Checkpoint) error {
+			exclude := t.excluded(c)
+			if !slices.Contains(exclude, partTrain) {
+				step = int64(c.Step())
+			}
 			if t.completed(c) {
 				return nil
 			}
@@ -56,32 +61,35 @@ func (t *trainer) checkStart(ctx context.Context) error {
 				return fmt.Errorf("train: %s has the parameters only (checkpoint.last_save_model_only), so training cannot go on from it; "+
 					"set checkpoint.load_step to one before it, or begin from it with checkpoint.initial_load_path in another job.dump_folder", c.Path())
 			}
-			return t.checkCheckpoint(c, t.excluded(c))
+			return t.checkCheckpoint(c, exclude)
 		})
 		if !t.none(err) {
-			return err
+			return step, err
 		}
 	}
 	path := t.initialPath()
 	switch {
 	case path == "":
-		return nil
+		return 0, nil
 	case c.InitialLoadInHF:
 		m, err := t.openHF(path)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		return m.Close()
+		return 0, m.Close()
 	}
 	ck, err := openInitial(path)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer ck.Close()
 	if err := t.checkInitial(ck); err != nil {
-		return fmt.Errorf("checkpoint.initial_load_path: %w", err)
+		return 0, fmt.Errorf("checkpoint.initial_load_path: %w", err)
 	}
-	return nil
+	if !slices.Contains(t.initialExclude(), partTrain) {
+		step = int64(ck.Step())
+	}
+	return step, nil
 }
 
 // none reports whether there is nothing to resume from, and need not be.

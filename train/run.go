@@ -94,7 +94,7 @@ func Run(ctx context.Context, o RunOptions) (*Result, error) {
 		return nil, err
 	}
 	stopped, err := t.loop(ctx)
-	var bad *batchError
+	var bad *dataError
 	if err != nil && !errors.As(err, &bad) {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	if r.Job.PrintConfig {
 		t.logf("%s", r.TOML(o.Origins))
 	}
-	if err := t.openFolder(o); err != nil {
+	if err := t.openFolder(); err != nil {
 		return err
 	}
 	if err := t.openStore(ctx, o); err != nil {
@@ -158,7 +158,14 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	for _, line := range describe(t.options, t.step.Plan) {
 		t.logf("%s", line)
 	}
-	if err := t.checkStart(ctx); err != nil {
+	first, err := t.checkStart(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.keepRecipe(o); err != nil {
+		return err
+	}
+	if err := t.openRecorder(first); err != nil {
 		return err
 	}
 	if err := t.compile(ctx); err != nil {
@@ -167,10 +174,16 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	resume := t.meter.Pause(metrics.Restore)
 	err = t.start(ctx)
 	resume()
-	if err != nil {
+	if err != nil || t.progress.Step == first {
 		return err
 	}
-	t.recorder, err = metrics.Open(r.Metrics, r.Job.DumpFolder, t.progress.Step, func(format string, args ...any) { t.logf("WARNING: "+format, args...) })
+	t.recorder.Close() // damage was found, and an earlier checkpoint used
+	return t.openRecorder(t.progress.Step)
+}
+
+// openRecorder opens the files of the metrics, to go on after a step.
+func (t *trainer) openRecorder(step int64) (err error) {
+	t.recorder, err = metrics.Open(t.recipe.Metrics, t.recipe.Job.DumpFolder, step, func(format string, args ...any) { t.logf("WARNING: "+format, args...) })
 	return err
 }
 
@@ -208,8 +221,8 @@ func (t *trainer) compileOne(ctx context.Context, f func() (*Compiled, error)) (
 // runLock is the file in job.dump_folder by which runs find out about each other.
 const runLock = ".titan-run"
 
-// openFolder makes the run's folder, locks it, and puts the resolved recipe there.
-func (t *trainer) openFolder(o RunOptions) error {
+// openFolder makes the run's folder and locks it.
+func (t *trainer) openFolder() error {
 	r := t.recipe
 	if err := os.MkdirAll(r.Job.DumpFolder, 0o777); err != nil {
 		return fmt.Errorf("job.dump_folder: %w", err)
@@ -224,10 +237,20 @@ func (t *trainer) openFolder(o RunOptions) error {
 		}
 		return fmt.Errorf("job.dump_folder: %w", err)
 	}
+	return nil
+}
+
+// keepRecipe puts the resolved recipe into the run's folder.
+func (t *trainer) keepRecipe(o RunOptions) error {
+	r := t.recipe
 	if r.Job.SaveConfigFile == "" {
 		return nil
 	}
-	if err := replace(fs, filepath.ToSlash(r.Job.SaveConfigFile), []byte(r.TOML(o.Origins))); err != nil {
+	fs, err := storage.Local(r.Job.DumpFolder)
+	if err == nil {
+		err = replace(fs, filepath.ToSlash(r.Job.SaveConfigFile), []byte(r.TOML(o.Origins)))
+	}
+	if err != nil {
 		return fmt.Errorf("job.save_config_file: %w", err)
 	}
 	return nil

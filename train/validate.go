@@ -74,7 +74,7 @@ func (t *trainer) validate(s int64) error {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("train: validation.dataset_path: batch %d: %w", k, err)
+			return &dataError{fmt.Sprintf("validation, number %d", k+1), err}
 		}
 		batch, err := arrays(t.eval.step.batch, b)
 		if err != nil {

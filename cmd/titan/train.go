@@ -50,6 +50,9 @@ func runTrain(c *cobra.Command, flags *recipeFlags) error {
 	for _, w := range r.Warnings() {
 		fmt.Fprintln(c.ErrOrStderr(), "warning:", w)
 	}
+	// Who reads the log may end first, as tee does at Ctrl-C: not a reason to die
+	// before the save.
+	signal.Ignore(syscall.SIGPIPE)
 	// The signals are ours from here on: the first asks, the second kills.
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
 	stop := make(chan os.Signal, 1)

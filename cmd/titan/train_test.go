@@ -322,6 +322,24 @@ func TestTrainSignals(t *testing.T) {
 	require.Contains(t, log, "interrupt: ending after step ")
 	require.Contains(t, stderr, "titan: interrupted after step ")
 
+	// Ctrl-C ends what reads the log as well: `titan train | tee log`.
+	c = r.start(t, set...)
+	var step int
+	_, err := fmt.Sscanf(c.until("loss:"), "step: %d", &step)
+	require.NoError(t, err)
+	require.NoError(t, c.stdout.Close())
+	_ = c.write.Close()
+	c.signal(syscall.SIGINT)
+	_ = c.Wait()
+	require.Equal(t, codeInterrupted, c.ProcessState.ExitCode(), "%s", c.stderr.String())
+	r.state(t, checkpoint.Latest) // whole
+	folder, err := checkpoint.OpenFolder(filepath.Join(r.out, "checkpoint"))
+	require.NoError(t, err)
+	last, err := folder.Open(checkpoint.Latest)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, last.Step(), step)
+	require.NoError(t, last.Close())
+
 	// A second signal ends it at once: here it cannot end by itself, as nobody
 	// reads its log.
 	c = r.start(t, set...)
