@@ -59,13 +59,15 @@ func TestVariants(t *testing.T) {
 
 // Learning rates go by the group, also where no parameter is left for the first.
 func TestRates(t *testing.T) {
-	quickly(t)
-	data := dataset(t, documents(1, 40, 5, 60)...)
-	r := recipe(t, data, "lr_scheduler.warmup_steps=0", "training.steps=2",
-		`optimizer.param_groups=[{pattern = "norm", lr = 0.25}, {pattern = ".", lr = 0.5, weight_decay = 0.0}]`)
-	run(t, r)
-	rec := records(t, r, "train")[1]
-	require.Equal(t, 0.25, rec.number(t, "lr/norm"))
-	require.Equal(t, 0.5, rec.number(t, "lr/."))
-	require.NotContains(t, rec, "lr/AdamW")
+	r := recipe(t, "unused", "lr_scheduler.warmup_steps=0",
+		`optimizer.param_groups=[{pattern = "norm", lr = 0.25}, {pattern = "w", lr = 0.5}]`)
+	of := func() map[string]float64 {
+		o, err := OptionsFor(r, testMesh(t, 1, 4), PlatformOf(r))
+		require.NoError(t, err)
+		return (&trainer{recipe: r, options: o}).rates(0)
+	}
+	lr := float64(float32(r.Optimizer.LR))
+	require.Equal(t, map[string]float64{"AdamW": lr, "norm": 0.25, "w": 0.5}, of())
+	r.Optimizer.ParamGroups[1].Pattern = "."
+	require.Equal(t, map[string]float64{"norm": 0.25, ".": 0.5}, of())
 }
