@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"titan/checkpoint"
@@ -102,16 +100,6 @@ func (t *trainer) none(err error) bool {
 // recipe's training.
 func (t *trainer) completed(c *checkpoint.Checkpoint) bool {
 	return !hasProgress(c) && c.Step() >= t.recipe.Training.Steps
-}
-
-// initialPath is where the recipe begins from if it does not resume; "" for new
-// parameters.
-func (t *trainer) initialPath() string {
-	c := t.recipe.Checkpoint
-	if c.InitialLoadInHF && c.InitialLoadPath == "" {
-		return t.recipe.Model.HFAssetsPath
-	}
-	return c.InitialLoadPath
 }
 
 // start makes the state that training begins with: the checkpoint to go on from
@@ -280,126 +268,4 @@ func (t *trainer) deliver() checkpoint.Deliver {
 	return func(tensor int, positions []int, data []byte) error {
 		return t.state.put(t.exe.Devices, t.machine.Client, tensor, positions, data)
 	}
-}
-
-// openHF opens published weights.
-func (t *trainer) openHF(path string) (*hfmodel.Model, error) {
-	m, err := hfmodel.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("checkpoint.initial_load_in_hf: %w", err)
-	}
-	if err := m.Check(t.recipe.Model.Name, t.options.Model); err != nil {
-		_ = m.Close()
-		return nil, fmt.Errorf("checkpoint.initial_load_in_hf: %w", err)
-	}
-	return m, nil
-}
-
-// fromHF begins from published weights.
-func (t *trainer) fromHF(ctx context.Context, path string) error {
-	m, err := t.openHF(path)
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	src, err := m.Tensors(dtype.F32)
-	if err != nil {
-		return fmt.Errorf("checkpoint.initial_load_in_hf: %w", err)
-	}
-	err = t.fill([]string{partOptimizer}, func(target checkpoint.Target) error {
-		return checkpoint.RestoreFrom(ctx, path, src, target, t.deliver())
-	})
-	if err != nil {
-		return fmt.Errorf("checkpoint.initial_load_in_hf: %w", err)
-	}
-	for _, n := range m.Notes {
-		t.logf("note: %s", n)
-	}
-	t.logf("parameters: from %s (Hugging Face layout)", path)
-	return nil
-}
-
-// openInitial opens another run's checkpoint: a folder of checkpoints, of which
-// the last is taken, or one of them.
-func openInitial(path string) (*checkpoint.Checkpoint, error) {
-	dir, step := filepath.Clean(path), checkpoint.Latest
-	if digits, ok := strings.CutPrefix(filepath.Base(dir), "step-"); ok {
-		if n, err := strconv.Atoi(digits); err == nil {
-			dir, step = filepath.Dir(dir), n
-		}
-	}
-	folder, err := checkpoint.OpenFolder(dir)
-	if err != nil {
-		return nil, fmt.Errorf("checkpoint.initial_load_path: %w", err)
-	}
-	c, err := folder.Open(step)
-	if err != nil {
-		return nil, fmt.Errorf("checkpoint.initial_load_path: %w", err)
-	}
-	return c, nil
-}
-
-// checkInitial checks another run's checkpoint. Of the model only the shapes
-// must be those of the recipe: a run may begin with longer rotations, say.
-func (t *trainer) checkInitial(c *checkpoint.Checkpoint) error {
-	exclude := t.initialExclude()
-	if !t.recipe.Checkpoint.InitialLoadModelOnly && !hasProgress(c) {
-		return fmt.Errorf("%s has the parameters only; set checkpoint.initial_load_model_only = true", c.Path())
-	}
-	var err error
-	m, modelErr := hfmodel.SavedModel(c)
-	if modelErr == nil {
-		modelErr = hfmodel.CheckConfig(c.Path(), m.Family, m.Config, t.recipe.Model.Name, t.options.Model)
-	}
-	if t.recipe.Checkpoint.InitialLoadModelOnly {
-		_, err = converted(c, t.wanted(exclude))
-	} else {
-		err = c.Check(t.wanted(exclude))
-	}
-	switch {
-	case err != nil && modelErr != nil:
-		return modelErr
-	case err == nil && modelErr != nil:
-		t.logf("WARNING: %v; its parameters fit and are used", modelErr)
-	}
-	return err
-}
-
-// initialExclude is what another run's checkpoint is not used for.
-func (t *trainer) initialExclude() []string {
-	if t.recipe.Checkpoint.InitialLoadModelOnly {
-		return []string{partOptimizer, partTrain}
-	}
-	return t.recipe.Checkpoint.ExcludeFromLoading
-}
-
-// fromCheckpoint begins from another run's checkpoint.
-func (t *trainer) fromCheckpoint(ctx context.Context, path string) error {
-	c, err := openInitial(path)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	exclude := t.initialExclude()
-	what := "parameters"
-	if t.recipe.Checkpoint.InitialLoadModelOnly {
-		err = t.fill(exclude, func(target checkpoint.Target) error {
-			src, err := converted(c, target.Tensors)
-			if err != nil {
-				return err
-			}
-			return checkpoint.RestoreFrom(ctx, c.Path(), src, target, t.deliver())
-		})
-	} else {
-		what = "state"
-		err = t.restore(ctx, c, exclude)
-	}
-	if err != nil {
-		return fmt.Errorf("checkpoint.initial_load_path: %w", err)
-	}
-	t.logf("%s: from %s", what, c.Path())
-	if what == "state" {
-		t.logExcluded(exclude)
-	}
-	return nil
 }

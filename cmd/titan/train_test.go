@@ -241,7 +241,7 @@ func TestTrainKilled(t *testing.T) {
 		mode := []string{"disabled", "async"}[round%2]
 		c := r.start(t, all, "checkpoint.async_mode="+mode)
 		// Not a timed assertion: any moment will do.
-		stop := func() {}
+		var stop func()
 		if round%4 == 3 { // while it loads its program, restores, or trains
 			c.until("a step: ")
 			timer := time.AfterFunc(time.Duration(rng.IntN(1000))*time.Millisecond, func() { _ = c.Process.Kill() })
