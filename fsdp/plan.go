@@ -151,14 +151,22 @@ func (p *Plan) Bytes(elemSize int) int64 {
 	return sum
 }
 
-// of returns the placement of a parameter or, where x has one dimension less, of
-// one layer's row of it: the spec and the dimension that is split.
+// keeps reports whether a parameter is gathered once a step, as a whole stack.
+func (p *Plan) keeps(at placed) bool {
+	return !p.options.Reshard && at.dim > 0 && at.Axes[0] == "layer"
+}
+
+// of returns how a parameter lies where it is used or, where x has one dimension
+// less, one layer's row of it: the spec and the dimension that is split.
 func (p *Plan) of(x *graph.Value, name string) (sharding.Spec, int) {
 	at, ok := p.params[name]
 	if !ok {
 		x.Builder().Fail("no parameter is called %q", name)
 	}
 	spec, dim := at.spec, at.dim
+	if p.keeps(at) {
+		spec, dim = sharding.Replicated(len(at.Shape)), -1
+	}
 	if x.Rank() == len(at.Shape)-1 {
 		spec = sharding.Spec{Dims: spec.Dims[1:]}
 		if dim >= 0 {
@@ -166,6 +174,22 @@ func (p *Plan) of(x *graph.Value, name string) (sharding.Spec, int) {
 		}
 	}
 	return spec, dim
+}
+
+// Stack gathers a stack of layers, or one of its rows, before all layers where
+// parameters are kept for the backward pass, and returns it as it is stored
+// otherwise.
+func (p *Plan) Stack(x *graph.Value, name string) *graph.Value {
+	at := p.params[name]
+	if !p.keeps(at) {
+		return x
+	}
+	spec := at.spec
+	if x.Rank() == len(at.Shape)-1 {
+		spec = sharding.Spec{Dims: spec.Dims[1:]}
+	}
+	y := graph.Convert(x, p.options.Compute)
+	return graph.Constrain(y, sharding.Replicated(x.Rank()), graph.Cotangent(spec), graph.GradIn(p.options.Reduce))
 }
 
 // Weight gathers a parameter, or one layer's row of it, for use. Matrices are
@@ -179,11 +203,7 @@ func (p *Plan) Weight(x *graph.Value, name string) *graph.Value {
 	if dim < 0 {
 		return graph.WithGradIn(y, p.options.Reduce)
 	}
-	o := []graph.ConstrainOption{graph.Cotangent(spec), graph.GradIn(p.options.Reduce)}
-	if p.options.Reshard {
-		o = append(o, graph.Again())
-	}
-	return graph.Constrain(y, sharding.Replicated(x.Rank()), o...)
+	return graph.Constrain(y, sharding.Replicated(x.Rank()), graph.Cotangent(spec), graph.GradIn(p.options.Reduce), graph.Again())
 }
 
 // Batch pins an array whose first dimension is the batch.

@@ -95,3 +95,26 @@ func TestGatheredParametersAreDropped(t *testing.T) {
 	t.Logf("temporaries: dropped %s, kept %s; one stack gathered %s", mib(dropped.Temp), mib(kept.Temp), mib(gathered))
 	require.Greater(t, kept.Temp-dropped.Temp, 3*gathered*8/10, "gate, up and down are three stacks")
 }
+
+// The setting has an effect whatever is computed again, and where layers are
+// written out.
+func TestReshardAfterForwardHasAnEffect(t *testing.T) {
+	c, err := models.Lookup("qwen3_moe", "debugmodel")
+	require.NoError(t, err)
+	for _, mode := range []string{"none", "full"} {
+		for _, unroll := range []bool{false, true} {
+			var texts []string
+			for _, reshard := range []bool{false, true} {
+				o := StepOptions{
+					Model: c, Placement: fsdp.Options{Compute: dtype.BF16, Reduce: dtype.F32, Reshard: reshard}, Mesh: testMesh(t, 1, 8), Optimizer: goldenOptimizer(t, c),
+					Options: decoder.Options{Remat: decoder.ActivationCheckpoint{Mode: mode}, Unroll: unroll},
+					Rows:    8, SeqLen: 64, Passes: 1,
+				}
+				s, err := BuildStep(o)
+				require.NoError(t, err)
+				texts = append(texts, s.Module.StableHLO())
+			}
+			require.NotEqual(t, texts[0], texts[1], "mode %s, unrolled %v", mode, unroll)
+		}
+	}
+}

@@ -108,13 +108,14 @@ func balanceOf(v []*graph.Value) balance {
 // kinds have attention and norms, each kind has its own feed-forward.
 type stacks struct {
 	values map[string]*graph.Value
+	place  Placement
 	names  []string
 	kinds  []bool
 	rows   map[string][]*graph.Value // of stacks taken apart
 }
 
 func (m *Model) stacks(params map[string]*graph.Value, kinds []bool) *stacks {
-	s := &stacks{values: params, kinds: kinds, rows: map[string][]*graph.Value{}}
+	s := &stacks{values: params, place: m.Placement, kinds: kinds, rows: map[string][]*graph.Value{}}
 	for _, p := range m.Config.Params() {
 		if strings.HasPrefix(p.Name, "layers.") {
 			s.names = append(s.names, p.Name)
@@ -158,6 +159,9 @@ func (s *stacks) row(i int) weights {
 		if s.has(n, i) {
 			if s.rows[n] == nil {
 				s.rows[n] = unstack(s.values[n])
+				for k, row := range s.rows[n] {
+					s.rows[n][k] = s.place.Stack(row, n)
+				}
 			}
 			w[n] = s.rows[n][s.before(n, i)]
 		}
@@ -173,7 +177,7 @@ func (s *stacks) groups(p plan) (names []string, xs []*graph.Value) {
 		if from == to {
 			continue
 		}
-		x := graph.SliceDim(s.values[n], 0, from, to)
+		x := graph.SliceDim(s.place.Stack(s.values[n], n), 0, from, to)
 		xs = append(xs, graph.Reshape(x, append([]int{p.loops, (to - from) / p.loops}, x.Shape()[1:]...)...))
 		names = append(names, n)
 	}

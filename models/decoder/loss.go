@@ -24,13 +24,7 @@ func (m *Model) tokenLoss(b *graph.Builder, x, labels, valid, output *graph.Valu
 	})[0]
 }
 
-func (o Options) lossChunks(S int) int {
-	n := max(1, o.LossChunks)
-	for S%n != 0 {
-		n--
-	}
-	return n
-}
+func (o Options) lossChunks(S int) int { return min(max(1, o.LossChunks), S) }
 
 // chunkedHead is the output layer and the loss, on one device's rows.
 type chunkedHead struct {
@@ -40,10 +34,17 @@ type chunkedHead struct {
 	name   string
 }
 
-// split cuts [B, S, …] into [chunks, B, S/chunks, …].
+// split cuts [B, S, …] into [chunks, B, ⌈S/chunks⌉, …], padded with zeros: such
+// positions do not count, as their weight is 0.
 func (h chunkedHead) split(x *graph.Value) *graph.Value {
 	s := x.Shape()
-	shape := append([]int{s[0], h.chunks, s[1] / h.chunks}, s[2:]...)
+	each := (s[1] + h.chunks - 1) / h.chunks
+	if more := each*h.chunks - s[1]; more > 0 {
+		none, high := make([]int, len(s)), make([]int, len(s))
+		high[1] = more
+		x = graph.Pad(x, x.Builder().Scalar(x.DType(), 0), none, high, none)
+	}
+	shape := append([]int{s[0], h.chunks, each}, s[2:]...)
 	perm := []int{1, 0, 2}
 	for i := 3; i < len(shape); i++ {
 		perm = append(perm, i)
@@ -51,13 +52,14 @@ func (h chunkedHead) split(x *graph.Value) *graph.Value {
 	return graph.Transpose(graph.Reshape(x, shape...), perm...)
 }
 
-func (h chunkedHead) join(x *graph.Value) *graph.Value {
+// join puts the S positions of parts together again.
+func (h chunkedHead) join(x *graph.Value, S int) *graph.Value {
 	s := x.Shape()
 	perm := []int{1, 0, 2}
 	for i := 3; i < len(s); i++ {
 		perm = append(perm, i)
 	}
-	return graph.Reshape(graph.Transpose(x, perm...), append([]int{s[1], s[0] * s[2]}, s[3:]...)...)
+	return graph.SliceDim(graph.Reshape(graph.Transpose(x, perm...), append([]int{s[1], s[0] * s[2]}, s[3:]...)...), 1, 0, S)
 }
 
 // each runs f over the chunks of xs, adding up its sums.
@@ -65,12 +67,13 @@ func (h chunkedHead) each(init, xs []*graph.Value, f func(sums, x []*graph.Value
 	if h.chunks == 1 {
 		return f(init, xs)
 	}
+	S := xs[0].Dim(1)
 	for i, x := range xs {
 		xs[i] = h.split(x)
 	}
 	sums, ys = xs[0].Builder().Scan(init, xs, f)
 	for i, y := range ys {
-		ys[i] = h.join(y)
+		ys[i] = h.join(y, S)
 	}
 	return sums, ys
 }

@@ -14,6 +14,9 @@ type Placement interface {
 	// in the compute type. Vectors stay in their own type. Its gradient is
 	// reduced in the type that the recipe asks for and stored as the parameter is.
 	Weight(x *graph.Value, name string) *graph.Value
+	// Stack makes a stack of layers' parameters, or a row that is not looped over,
+	// ready for the layers; Weight and Region know what was done to it.
+	Stack(x *graph.Value, name string) *graph.Value
 	// Batch pins an array whose first dimension is the batch.
 	Batch(x *graph.Value) *graph.Value
 	// Region runs f where every device has its own rows of the batch. Its outs
@@ -56,6 +59,9 @@ func (s Single) Weight(x *graph.Value, _ string) *graph.Value {
 	}
 	return graph.WithGradIn(graph.Convert(x, s.compute()), dtype.F32)
 }
+
+// Stack returns x.
+func (s Single) Stack(x *graph.Value, _ string) *graph.Value { return x }
 
 // Batch returns x.
 func (s Single) Batch(x *graph.Value) *graph.Value { return x }
