@@ -63,7 +63,7 @@ func TestEveryRecipe(t *testing.T) {
 	}
 }
 
-// The debug recipes are the runs of bench: 8 devices, 8 sequences of 512.
+// The debug recipes are what make run has time for: 8 devices, 8 sequences of 256.
 func TestDebugRecipes(t *testing.T) {
 	for _, name := range []string{"llama3_debug", "qwen3_debug", "qwen3_moe_debug"} {
 		r, _, err := configs.Load(name, nil)
@@ -73,7 +73,7 @@ func TestDebugRecipes(t *testing.T) {
 		batch, err := r.GlobalBatch()
 		require.NoError(t, err)
 		require.Equal(t, 8, batch)
-		require.Equal(t, 512, r.Training.SeqLen)
+		require.Equal(t, 256, r.Training.SeqLen)
 		require.Equal(t, "float32", r.Training.MixedPrecisionParam)
 	}
 }
