@@ -31,7 +31,6 @@ type options struct {
 	warmup  int
 	dtype   string
 	remat   string
-	unroll  bool
 	cache   string
 	sets    []string
 
@@ -51,7 +50,10 @@ func parse(args []string) (*options, error) {
 	f.IntVar(&o.warmup, "warmup", 1, "steps before them")
 	f.StringVar(&o.dtype, "dtype", "f32", "f32 or bf16: what matrices are multiplied in")
 	f.StringVar(&o.remat, "remat", "none", "activation_checkpoint.mode")
-	f.BoolVar(&o.unroll, "unroll", false, "training.unroll_layers")
+	f.BoolFunc("unroll", "training.unroll_layers (default: what the recipe says)", func(s string) error {
+		o.sets = append(o.sets, "training.unroll_layers="+s)
+		return nil
+	})
 	f.StringVar(&o.cache, "cache", "", "folder of the compile cache; empty: always compile")
 	f.Func("set", "SECTION.KEY=VALUE of the recipe; may be given several times", func(s string) error {
 		o.sets = append(o.sets, s)

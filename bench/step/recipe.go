@@ -38,7 +38,6 @@ func (o *options) recipe() (*configs.Recipe, error) {
 		fmt.Sprintf("training.seq_len=%d", o.seq),
 		fmt.Sprintf("training.steps=%d", o.warmup+o.steps),
 		fmt.Sprintf("training.mixed_precision_param=%q", param),
-		fmt.Sprintf("training.unroll_layers=%v", o.unroll),
 		fmt.Sprintf("activation_checkpoint.mode=%q", o.remat),
 	)
 	r, _, err := configs.Load("builtin:"+name, append(sets, o.sets...))

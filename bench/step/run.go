@@ -113,7 +113,7 @@ func measure(o *options) (*result, error) {
 	const mib = 1 << 20
 	res := &result{
 		Impl: "titan", Version: m.Client.PlatformVersion(), Model: o.model, DType: o.dtype, Devices: o.devices,
-		Remat: o.remat, Unroll: o.unroll, Batch: o.batch, Seq: o.seq,
+		Remat: o.remat, Unroll: r.Training.UnrollLayers, Batch: o.batch, Seq: o.seq,
 		Params: all, FlopsG: round1(flops(so.Model, o.batch, o.seq) / 1e9),
 		Trace: round4(traced.Sub(began).Seconds()), Compile: round4(compiled.Sub(traced).Seconds()), CacheHit: exe.Outcome.Hit,
 		CompCPU: round4(compiledCPU - beganCPU),
