@@ -81,7 +81,7 @@ func countUp(hot *graph.Value) *graph.Value {
 // apply takes rows x [N, D], weights f32 [N, k], experts s32 [N, k], and the
 // stored expert matrices.
 func (g groupedFFN) apply(x, weights, experts, gate, up, down *graph.Value) *graph.Value {
-	N, D, k, F := x.Dim(0), x.Dim(1), g.topK, gate.Dim(gate.Rank()-1)
+	N, D, k := x.Dim(0), x.Dim(1), g.topK
 	size := g.blockRows(N * k)
 	l := g.place(experts, size)
 	M := l.pair.Dim(0)
@@ -96,6 +96,7 @@ func (g groupedFFN) apply(x, weights, experts, gate, up, down *graph.Value) *gra
 	forward := func(a []*graph.Value) (outs, residuals []*graph.Value) {
 		x, weights, slot, pair, first, blocks := a[0], a[1], a[2], a[3], a[5], a[6]
 		wg, wu, wd := g.region.Gather(a[7], g.names[0]), g.region.Gather(a[8], g.names[1]), g.region.Gather(a[9], g.names[2])
+		F := wg.Dim(2) // whole, whichever dimension is stored in parts
 		xs := graph.Take(x, row(pair), 0)
 		d := x.DType()
 		init := []*graph.Value{zeros(d, M, D), zeros(d, M, F), zeros(d, M, F)}
@@ -119,7 +120,7 @@ func (g groupedFFN) apply(x, weights, experts, gate, up, down *graph.Value) *gra
 		x, weights, slot, pair, filled, first, blocks := res[0], res[1], res[2], res[3], res[4], res[5], res[6]
 		wg, wu, wd := g.region.Gather(res[7], g.names[0]), g.region.Gather(res[8], g.names[1]), g.region.Gather(res[9], g.names[2])
 		y, gts, uts := res[10], res[11], res[12]
-		d := x.DType()
+		F, d := wg.Dim(2), x.DType()
 		ct := graph.Convert(cts[0], d)
 		picked := graph.Reshape(graph.Take(y, slot, 0), N, k, D)
 		dw := graph.Sum(graph.Mul(f32(picked), graph.ExpandDims(f32(ct), 1)), -1)
