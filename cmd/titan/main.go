@@ -4,14 +4,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/debug"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -34,7 +31,7 @@ func run(args []string) (code int) {
 			code = crash(args, r, debug.Stack())
 		}
 	}()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := endOnSignal()
 	defer stop()
 	root := newRoot()
 	root.SetArgs(args)

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The doctor starts its own program to load plugins, and the tests of train
-// start runs that they kill: here, the test binary.
+// The doctor starts its own program to load plugins, and tests start commands
+// that they kill: here, the test binary.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && (os.Args[1] == "plugin" && os.Args[2] == "probe" || os.Args[1] == "train") {
+	if len(os.Args) > 2 && (os.Args[1] == "plugin" && os.Args[2] == "probe" || os.Args[1] == "train" || os.Args[1] == "config") {
 		os.Exit(run(os.Args[1:]))
 	}
 	code := m.Run()
