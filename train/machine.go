@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"titan/configs"
@@ -89,6 +90,20 @@ func open(platform, setting string, devices int) (*Machine, error) {
 		return nil, fmt.Errorf("train: starting the devices of %s: %w", platform, err)
 	}
 	return &Machine{Client: client, Cache: compilecache.OpenDefault(), OnCPU: client.Platform() == "cpu"}, nil
+}
+
+// noTPU says why starting a platform's devices may take long: without a TPU
+// libtpu asks for one over the network, for minutes. "" if there is no reason.
+func noTPU(platform, dev string) string {
+	if platform != "tpu" {
+		return ""
+	}
+	for _, pattern := range []string{"accel*", "vfio/[0-9]*"} {
+		if found, _ := filepath.Glob(filepath.Join(dev, pattern)); len(found) > 0 {
+			return ""
+		}
+	}
+	return "this machine seems to have no TPU (neither " + dev + "/accel* nor " + dev + "/vfio/[0-9]*); libtpu may look for one for minutes before it fails"
 }
 
 // Close ends the client. Programs and buffers must be closed before.

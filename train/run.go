@@ -129,7 +129,11 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 		return err
 	}
 	var err error
-	if t.machine, err = OpenMachine(r); err != nil {
+	if w := noTPU(r.Mesh.Platform, "/dev"); w != "" {
+		t.logf("WARNING: %s", w)
+	}
+	t.machine, err = abandonable(ctx, func() (*Machine, error) { return OpenMachine(r) })
+	if err != nil {
 		return err
 	}
 	if t.options, err = OptionsFor(r, t.machine.Mesh, Platform{CPU: t.machine.OnCPU}); err != nil {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -95,4 +97,19 @@ func TestAbandonable(t *testing.T) {
 		require.Contains(t, p, "stop_test.go", "the stack is that of the goroutine")
 	}()
 	_, _ = abandonable(context.Background(), func() (int, error) { panic("a bug") })
+}
+
+// libtpu looks for a TPU for minutes: who has none is told what they wait for.
+func TestNoTPU(t *testing.T) {
+	dev := t.TempDir()
+	require.Empty(t, noTPU("cpu", dev))
+	require.Contains(t, noTPU("tpu", dev), "no TPU")
+	require.NoError(t, os.Mkdir(filepath.Join(dev, "vfio"), 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(dev, "vfio", "vfio"), nil, 0o666)) // there for any device
+	require.Contains(t, noTPU("tpu", dev), "no TPU")
+	require.NoError(t, os.WriteFile(filepath.Join(dev, "vfio", "0"), nil, 0o666))
+	require.Empty(t, noTPU("tpu", dev))
+	other := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(other, "accel3"), nil, 0o666))
+	require.Empty(t, noTPU("tpu", other))
 }

@@ -19,6 +19,7 @@ import (
 const (
 	codePreempted   = 42  // SIGTERM: the job's controller starts it again
 	codeInterrupted = 130 // SIGINT
+	codeHangUp      = 129 // SIGHUP
 )
 
 func newTrain() *cobra.Command {
@@ -28,8 +29,8 @@ func newTrain() *cobra.Command {
 		Short: "Train a model",
 		Long: `Train what a recipe says, from its last checkpoint on if it has one.
 
-SIGINT and SIGTERM end the run after the step under way and a checkpoint; a
-second one ends it at once. After SIGTERM the exit code is 42, after SIGINT 130.`,
+SIGINT, SIGTERM and SIGHUP end the run after the step under way and a checkpoint;
+a second one ends it at once. The exit code is then 130, 42 and 129.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return runTrain(c, &flags) },
 	}
@@ -54,13 +55,17 @@ func runTrain(c *cobra.Command, flags *recipeFlags) error {
 	// before the save.
 	signal.Ignore(syscall.SIGPIPE)
 	// The signals are ours from here on: the first asks, the second kills.
-	signal.Reset(os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup
+		ends = append(ends, syscall.SIGHUP)
+	}
+	signal.Reset(ends...)
 	stop := make(chan os.Signal, 1)
 	asked := make(chan os.Signal, 2)
-	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(asked, ends...)
 	go func() {
 		s := <-asked
-		signal.Reset(os.Interrupt, syscall.SIGTERM)
+		signal.Reset(ends...)
 		stop <- s
 	}()
 	res, err := train.Run(c.Context(), train.RunOptions{
@@ -71,6 +76,8 @@ func runTrain(c *cobra.Command, flags *recipeFlags) error {
 		return err
 	case res.Preempted():
 		return exitError{errors.New("preempted" + goOn(r, res)), codePreempted}
+	case res.Stopped == syscall.SIGHUP:
+		return exitError{errors.New("hung up" + goOn(r, res)), codeHangUp}
 	case res.Stopped != nil:
 		return exitError{errors.New("interrupted" + goOn(r, res)), codeInterrupted}
 	}
