@@ -31,15 +31,25 @@ func TestOpen(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	xlatest.CPU(t)
+	plugin := xlatest.CPU(t).Plugin().Path()
 	dir := t.TempDir()
-	text := filepath.Join(dir, "text.so")
+	text, cut, head := filepath.Join(dir, "text.so"), filepath.Join(dir, "cut.so"), filepath.Join(dir, "head.so")
+	f, err := os.Open(plugin)
+	require.NoError(t, err)
+	defer f.Close()
+	start := make([]byte, 1<<20)
+	_, err = f.ReadAt(start, 0)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(cut, start, 0o644)) // loading it would end this process
+	require.NoError(t, os.WriteFile(head, start[:20], 0o644))
 	require.NoError(t, os.WriteFile(text, []byte("not a library"), 0o644))
 	for path, want := range map[string]string{
 		"":                                  "no path given",
 		filepath.Join(dir, "missing.so"):    "no such file",
 		dir:                                 "is no file",
 		text:                                "text.so is not a loadable library",
+		cut:                                 "cut.so is truncated: it has 1048576 bytes",
+		head:                                "head.so is truncated: it has 20 bytes",
 		"/lib/x86_64-linux-gnu/libm.so.6":   "does not export GetPjrtApi",
 		"/lib/aarch64-linux-gnu/libm.so.6":  "does not export GetPjrtApi",
 		filepath.Join(text, "below", "x.y"): "not a directory",

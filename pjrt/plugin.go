@@ -90,6 +90,9 @@ func open(path string) (*Plugin, error) {
 	if _, err := libc(); err != nil {
 		return nil, err
 	}
+	if err := checkWhole(path); err != nil {
+		return nil, err
+	}
 	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
 		return nil, fmt.Errorf("pjrt: %s is not a loadable library: %w", path, err)
