@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 
 	"titan/internal/recipekey"
 	"titan/mesh"
+	"titan/models"
 )
 
 // checking finds what is impossible in a decoded recipe.
@@ -30,6 +32,7 @@ func (c *checking) all() {
 			c.add(e)
 		}
 	}
+	c.outputs()
 	c.devices()
 	c.data()
 	c.model()
@@ -124,7 +127,47 @@ func (c *checking) data() {
 	}
 }
 
-// model checks that the parameters are of a size that can be counted.
+// outputs checks that what a run writes does not overwrite something else of it.
+func (c *checking) outputs() {
+	r := c.recipe
+	if !c.clean("job", "metrics", "checkpoint.folder") {
+		return
+	}
+	type output struct {
+		key, path string
+		file      bool
+	}
+	all := []output{{"the run's lock", RunLock, true}}
+	for _, o := range []struct {
+		output
+		written bool
+	}{
+		{output{"job.save_config_file", r.Job.SaveConfigFile, true}, r.Job.SaveConfigFile != ""},
+		{output{"metrics.save_json_file", r.Metrics.SaveJSONFile, true}, r.Metrics.EnableJSON},
+		{output{"metrics.save_tb_folder", r.Metrics.SaveTBFolder, false}, r.Metrics.EnableTensorboard},
+		{output{"checkpoint.folder", r.Checkpoint.Folder, false}, r.Checkpoint.Enable},
+	} {
+		if !o.written {
+			continue
+		}
+		o.path = filepath.Clean(o.path)
+		for _, other := range all {
+			under := other.file && strings.HasPrefix(o.path, other.path+"/")
+			over := o.file && strings.HasPrefix(other.path, o.path+"/")
+			if under || over || o.path == other.path && (o.file || other.file) {
+				c.add(recipekey.Errorf(o.key, "is %q, and %s is %q: one would overwrite the other; name another", o.path, other.key, other.path))
+				break
+			}
+		}
+		all = append(all, o.output)
+	}
+}
+
+// RunLock is the file in job.dump_folder by which runs find out about each other.
+const RunLock = ".titan-run"
+
+// model checks that the parameters are of a size that can be counted, and that
+// the class for a last export has what the model has.
 func (c *checking) model() {
 	if !c.clean("model") {
 		return
@@ -133,6 +176,14 @@ func (c *checking) model() {
 	if err != nil {
 		c.add(err)
 		return
+	}
+	if layout, err := models.HF(c.recipe.Model.Name); c.recipe.Checkpoint.LastSaveInHF {
+		if err == nil {
+			err = layout.Fits(m)
+		}
+		if err != nil {
+			c.add(recipekey.Errorf("checkpoint.last_save_in_hf", "is true, but %v", err))
+		}
 	}
 	if c.recipe.Debug.ForceBalance && m.MoE == nil {
 		c.add(recipekey.Errorf("debug.moe_force_load_balance", "is for models with experts, and %s %s has none", c.recipe.Model.Name, c.recipe.Model.Flavor))

@@ -108,6 +108,8 @@ func (d *decoding) value(key string, n *node, to reflect.Value) {
 			want("")
 		case math.IsNaN(n.f) || math.IsInf(n.f, 0):
 			d.bad(n, key, "is %s and must be a finite number", formatFloat(n.f))
+		case math.Abs(n.f) > math.MaxFloat32:
+			d.bad(n, key, "is %s, beyond what float32 holds (3.4e38)", formatFloat(n.f))
 		default:
 			to.SetFloat(n.f)
 		}

@@ -64,6 +64,7 @@ func TestSet(t *testing.T) {
 		"training.unroll_layers=yes":                "expected true or false; yes is none",
 		"training.steps=99999999999999999999":       "expected an integer; 99999999999999999999 is none",
 		"optimizer.lr=nan":                          "optimizer.lr: is nan and must be a finite number",
+		"optimizer.lr=1e39":                         "optimizer.lr: is 1e+39, beyond what float32 holds",
 		"training.steps=five, and much more than would fit into a line of the terminal": "--set training.steps=five, and much more than would fit into a lin…: ",
 	} {
 		_, _, err := Load("run.toml", []string{set, "checkpoint.interval=0"})

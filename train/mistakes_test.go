@@ -73,7 +73,7 @@ func TestMistakes(t *testing.T) {
 		require.ErrorContains(t, err, "TITAN_PLUGIN_CPU")
 	})
 	t.Run("a folder in use", func(t *testing.T) {
-		for _, sub := range []struct{ dir, lock, says string }{{"", runLock, "job.dump_folder: another run writes there"}, {"checkpoint", ".titan-lock", "checkpoint.folder: "}} {
+		for _, sub := range []struct{ dir, lock, says string }{{"", configs.RunLock, "job.dump_folder: another run writes there"}, {"checkpoint", ".titan-lock", "checkpoint.folder: "}} {
 			r := recipe(t, data)
 			fs, err := storage.Local(filepath.Join(r.Job.DumpFolder, sub.dir))
 			require.NoError(t, err)

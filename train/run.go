@@ -222,9 +222,6 @@ func (t *trainer) compileOne(ctx context.Context, f func() (*Compiled, error)) (
 	return c, err
 }
 
-// runLock is the file in job.dump_folder by which runs find out about each other.
-const runLock = ".titan-run"
-
 // openFolder makes the run's folder and locks it.
 func (t *trainer) openFolder() error {
 	r := t.recipe
@@ -235,7 +232,7 @@ func (t *trainer) openFolder() error {
 	if err != nil {
 		return fmt.Errorf("job.dump_folder: %w", err)
 	}
-	if t.lock, err = fs.Lock(runLock); err != nil && !errors.Is(err, storage.ErrNoLocks) {
+	if t.lock, err = fs.Lock(configs.RunLock); err != nil && !errors.Is(err, storage.ErrNoLocks) {
 		if errors.Is(err, storage.ErrLocked) {
 			err = fmt.Errorf("another run writes there: %w", err)
 		}
