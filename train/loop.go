@@ -12,8 +12,8 @@ import (
 // inFlight is how many steps the devices are given ahead of the metrics.
 const inFlight = 2
 
-// dataError is a batch that could not be read. The state is that of the steps
-// before it.
+// dataError is a batch that could not be read, or one of validation that could
+// not be computed. The state is that of the steps before it.
 type dataError struct {
 	batch string
 	err   error

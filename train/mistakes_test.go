@@ -2,6 +2,8 @@ package train
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,7 @@ import (
 
 	"titan/checkpoint/storage"
 	"titan/configs"
+	"titan/pjrt"
 	"titan/pjrt/plugins"
 )
 
@@ -151,4 +154,14 @@ func TestRecipeIsKept(t *testing.T) {
 		// What a killed run may leave.
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "sub", "recipe.toml.tmp"), []byte("half"), 0o666))
 	}
+}
+
+// What does not fit into a device's memory is told with what takes less of it.
+func TestLessMemory(t *testing.T) {
+	oom := &pjrt.OutOfMemory{Err: &pjrt.Error{Op: "Execute", Message: "Out of memory allocating 100 bytes."}}
+	err := lessMemory(fmt.Errorf("step 3: %w", oom), "validation")
+	require.ErrorIs(t, err, oom)
+	require.ErrorContains(t, err, "Out of memory allocating 100 bytes.; a smaller validation.local_batch_size or validation.seq_len takes less memory")
+	other := errors.New("other")
+	require.Equal(t, other, lessMemory(other, "training"))
 }

@@ -16,6 +16,7 @@ import (
 	"titan/configs"
 	"titan/data"
 	"titan/metrics"
+	"titan/pjrt"
 )
 
 // RunOptions say what is trained and who watches.
@@ -91,12 +92,12 @@ func Run(ctx context.Context, o RunOptions) (*Result, error) {
 		return &Result{Step: t.progress.Step, Stopped: sig, Saved: t.savedStep() >= 0}, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, lessMemory(err, "training")
 	}
 	stopped, err := t.loop(ctx)
 	var bad *dataError
 	if err != nil && !errors.As(err, &bad) {
-		return nil, err
+		return nil, lessMemory(err, "training")
 	}
 	// Bad data is no reason to lose the steps before it.
 	res, end := t.finish(ctx, stopped)
@@ -104,6 +105,15 @@ func Run(ctx context.Context, o RunOptions) (*Result, error) {
 		return nil, err
 	}
 	return res, nil
+}
+
+// lessMemory adds to an error of a device's memory what takes less of it.
+func lessMemory(err error, section string) error {
+	var oom *pjrt.OutOfMemory
+	if !errors.As(err, &oom) {
+		return err
+	}
+	return fmt.Errorf("%w; a smaller %[2]s.local_batch_size or %[2]s.seq_len takes less memory, so does activation_checkpoint.mode = \"full\" in training, and parameters on more devices", err, section)
 }
 
 func (t *trainer) logf(format string, args ...any) {

@@ -82,7 +82,7 @@ func (t *trainer) validate(s int64) error {
 		}
 		l, n, err := evaluate(t.eval.exe, t.state, batch)
 		if err != nil {
-			return err
+			return &dataError{fmt.Sprintf("validation, number %d", k+1), lessMemory(err, "validation")}
 		}
 		sum, tokens = sum+l, tokens+n
 	}

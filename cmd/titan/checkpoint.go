@@ -171,6 +171,9 @@ The directory appears whole at the end, or not at all; it must not exist yet.`,
 			if err := required(c, "to"); err != nil {
 				return err
 			}
+			if to == "" {
+				return usageError{errors.New("--to is empty and must name a directory to make")}
+			}
 			var err error
 			if o.DType, err = hfmodel.ParseDType(typeName); err != nil {
 				return usageError{fmt.Errorf("--dtype: %w", err)}

@@ -27,6 +27,9 @@ also the beginnings of some documents and the most frequent tokens.`,
 		Args:    exactly(1, "one dataset prefix"),
 		RunE: func(c *cobra.Command, args []string) error {
 			o.Prefix = args[0]
+			if o.Samples < 0 || o.Length < 1 || o.Top < 0 {
+				return usageError{fmt.Errorf("--samples is %d, --top %d and --sample-tokens %d: they must not be negative, the last positive", o.Samples, o.Top, o.Length)}
+			}
 			bar := progress.New(os.Stderr, "counting tokens", progress.Count)
 			defer bar.Done()
 			o.Progress = func(done, total int64) { bar.Set(done, total, "") }

@@ -100,6 +100,8 @@ func TestDataUsage(t *testing.T) {
 		{"prepare in", "titan: `titan data prepare` needs --tokenizer and --output; see `titan data prepare --help`\n"},
 		{"prepare in --tokenizer t --output o --format jsnl", "titan: --format \"jsnl\" is not known; did you mean \"jsonl\"?\n"},
 		{"prepare in --tokenizer t --output o --workers -1", "--workers must not be negative"},
+		{"train-tokenizer in --vocab-size 300 --output o --min-frequency 0", "--min-frequency is 0 and must be positive"},
+		{"inspect d --top -1", "--top -1"},
 		{"train-tokenizer in --output o", "needs --vocab-size; see"},
 		{"train-tokenizer in --output o --vocab-size 300 --style lama3", "did you mean \"llama3\"?"},
 		{"train-tokenizer in --output o --vocab-size 300 --sample-bytes 3XB", "want a size such as 64MB, 1.5GiB or 4096"},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -56,8 +55,11 @@ threes), qwen (NFC, digits one by one) or gpt2.`,
 			if o.Style = tokenizer.Style(style); !slices.Contains(tokenizer.Styles(), o.Style) {
 				return usageError{fmt.Errorf("--style %q is not known%s", style, nearest.Hint(style, styles))}
 			}
-			if o.Workers < 0 || o.MinFrequency < 1 {
-				return usageError{errors.New("--workers must not be negative, --min-frequency must be positive")}
+			if o.Workers < 0 {
+				return usageError{fmt.Errorf("--workers is %d and must not be negative", o.Workers)}
+			}
+			if o.MinFrequency < 1 {
+				return usageError{fmt.Errorf("--min-frequency is %d and must be positive", o.MinFrequency)}
 			}
 			o.Inputs, o.SampleBytes = args, int64(sample)
 			if !c.Flags().Changed("bos") {

@@ -202,20 +202,30 @@ func (g *generateFlags) open(c *cobra.Command) (*generate.Weights, error) {
 	return w, err
 }
 
+// mostPrompt is the size of a prompt beyond which it is a mistake, or has no end.
+const mostPrompt = 16 << 20
+
 // readPrompt resolves the flag's value.
 func readPrompt(s string, stdin io.Reader) (string, error) {
 	var raw []byte
 	var err error
 	switch {
 	case s == "-":
-		raw, err = io.ReadAll(stdin)
+		raw, err = io.ReadAll(io.LimitReader(stdin, mostPrompt+1))
 	case strings.HasPrefix(s, "@"):
-		raw, err = os.ReadFile(s[1:])
+		var f *os.File
+		if f, err = os.Open(s[1:]); err == nil {
+			raw, err = io.ReadAll(io.LimitReader(f, mostPrompt+1))
+			_ = f.Close()
+		}
 	default:
 		return s, nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("--prompt: %w", err)
+	}
+	if len(raw) > mostPrompt {
+		return "", fmt.Errorf("--prompt: it has more than %d MiB, which no model reads: shorten it", mostPrompt>>20)
 	}
 	return string(raw), nil
 }

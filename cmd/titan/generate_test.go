@@ -114,6 +114,7 @@ func TestGenerateFaults(t *testing.T) {
 		{2, append(from, "--stop", ""), "--stop is empty"},
 		{2, append(from, "--dtype", "int8"), `--dtype is "int8" and must be float32 or bfloat16`},
 		{1, append(from, "--prompt", "@"+filepath.Join(assets, "none")), "--prompt: open "},
+		{1, append(from, "--prompt", "@/dev/zero"), "--prompt: it has more than 16 MiB"},
 		{1, append(from, "--prompt", "x", "--platform", "gpu"), "--platform names the plugin gpu"},
 		{1, append(from, "--step", "11"), "10"},
 		{1, []string{"--checkpoint", filepath.Join(assets, "none")}, "no such file"},

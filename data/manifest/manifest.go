@@ -62,7 +62,7 @@ func Read(prefix string) (*Manifest, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&m); err != nil {
-		return nil, fmt.Errorf("dataset manifest %s: %w", path, err)
+		return nil, fmt.Errorf("dataset manifest %s: damaged, or not of titan: %w; prepare the dataset again, or remove this file: then vocabulary and tokenizer are not compared", path, err)
 	}
 	if m.Version != 1 {
 		return nil, fmt.Errorf("dataset manifest %s: version %d, want 1", path, m.Version)

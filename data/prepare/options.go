@@ -2,6 +2,7 @@ package prepare
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"titan/data/source"
@@ -99,7 +100,7 @@ func (o *Options) check() error {
 	switch {
 	case o.Tokenizer == "":
 		return fmt.Errorf("no tokenizer; name a tokenizer.json")
-	case o.Output == "" || strings.HasSuffix(o.Output, "/"):
+	case o.Output == "" || strings.HasSuffix(o.Output, "/") || filepath.Base(o.Output) == "." || filepath.Base(o.Output) == "..":
 		return fmt.Errorf("output %q is not a name to put .bin, .idx and .json behind", o.Output)
 	case !(o.Validation >= 0 && o.Validation < 1):
 		return fmt.Errorf("validation share %g is outside [0, 1)", o.Validation)
