@@ -302,7 +302,7 @@ func TestLoadFallsBack(t *testing.T) {
 	require.Positive(t, size)
 	_, err = load(LoadOptions{Step: Latest})
 	require.ErrorContains(t, err, "step-00000030 is damaged: shard-00000-002.safetensors")
-	require.ErrorContains(t, err, "the complete one before it is step 20: load that, or allow falling back to it")
+	require.ErrorContains(t, err, "the complete one before it is step 20: load that (checkpoint.load_step), or allow falling back to it (checkpoint.fallback)")
 	got, err = load(LoadOptions{Step: Latest, Fallback: true})
 	require.NoError(t, err)
 	require.Equal(t, 20, got.Step)

@@ -93,7 +93,7 @@ func alternatives(list []Listed) string {
 		return "no earlier checkpoint is complete"
 	}
 	slices.Sort(steps)
-	return fmt.Sprintf("the complete one before it is step %d: load that, or allow falling back to it", steps[len(steps)-1])
+	return fmt.Sprintf("the complete one before it is step %d: load that (checkpoint.load_step), or allow falling back to it (checkpoint.fallback)", steps[len(steps)-1])
 }
 
 // offer returns the checkpoints to try, the same to all processes.

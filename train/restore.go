@@ -214,7 +214,11 @@ func (t *trainer) checkCheckpoint(c *checkpoint.Checkpoint, exclude []string) er
 	if err := hfmodel.CheckConfig(c.Path(), m.Family, m.Config, t.recipe.Model.Name, t.options.Model); err != nil {
 		return err
 	}
-	return c.Check(t.wanted(exclude))
+	err = c.Check(t.wanted(exclude))
+	if err != nil && c.Check(t.wanted([]string{partOptimizer})) == nil {
+		return fmt.Errorf("%w; keep the optimizer as it was, or begin with new moments: checkpoint.exclude_from_loading = [%q]", err, partOptimizer)
+	}
+	return err
 }
 
 // wanted lists the tensors that are restored.

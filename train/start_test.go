@@ -95,7 +95,7 @@ func TestWhereToStart(t *testing.T) {
 		require.NoError(t, os.WriteFile(shards[0], raw, 0o666))
 		err, _ = fails(t, r)
 		require.ErrorContains(t, err, filepath.Base(shards[0]))
-		require.ErrorContains(t, err, "the complete one before it is step 4: load that, or allow falling back to it")
+		require.ErrorContains(t, err, "the complete one before it is step 4: load that (checkpoint.load_step), or allow falling back to it (checkpoint.fallback)")
 		_, log := run(t, again(r, func(r *configs.Recipe) { r.Checkpoint.Fallback = true }))
 		require.Contains(t, log, "step-00000006 is damaged")
 		require.Contains(t, log, "resumed from "+filepath.Join(r.Job.DumpFolder, "checkpoint", "step-00000004"))
@@ -126,6 +126,7 @@ func TestWhereToStart(t *testing.T) {
 		}
 		err, _ := fails(t, like(t, "optimizer.state_dtype=bfloat16"))
 		require.ErrorContains(t, err, "optim.m.embed")
+		require.ErrorContains(t, err, `checkpoint.exclude_from_loading = ["optimizer"]`)
 	})
 }
 
