@@ -42,8 +42,8 @@ func TestConfigCheck(t *testing.T) {
 	require.Equal(t, `recipe    builtin:qwen3_moe_debug.toml ← builtin:_debug.toml
 model     qwen3_moe debugmodel: 8,137,216 parameters, 3,418,624 of them for each token
 mesh      dp_replicate=2 × dp_shard=4 (8 devices), cpu
-batch     32 sequences of 512 tokens in 4 passes, 1 a device: 16,384 tokens a step
-run       10 steps, 163,840 tokens
+batch     32 sequences of 256 tokens in 4 passes, 1 a device: 8,192 tokens a step
+run       10 steps, 81,920 tokens
 memory    a device: parameters 7.77 MiB, gradients 7.77 MiB, optimizer state 7.77 MiB; 23.30 MiB in all, and activations
 unsharded a vector, kept whole: layers.attn_norm, layers.q_norm, layers.k_norm, layers.ffn_norm, norm
 note      lr_scheduler.warmup_steps is 20, but the schedule has 10 steps: warm-up is cut to 10
