@@ -34,6 +34,7 @@ def parse():
     p.add_argument("--rounds", type=int, default=3); p.add_argument("--steps", type=int, default=6, help="timed steps of a process, after one that is not")
     p.add_argument("--wait", type=float, default=0, metavar="S", help="before each process wait up to S seconds for the machine to be idle")
     p.add_argument("--noise", type=float, metavar="SHARE", help="repeat a process, up to twice, while others had more than this share of the machine")
+    p.add_argument("--quiet", type=float, default=1, metavar="SHARE", help="leave processes out of the table beside which others had more than this share of the machine")
     p.add_argument("--tolerance", type=float, default=1e-5, help="largest difference of a loss from JAX's (1e-5)")
     p.add_argument("--titan-flags", default="", help="more flags for bench/step, such as '--attn-block 64'")
     p.add_argument("--out", default=os.path.join(ROOT, "outputs", "bench", "compare.jsonl")); p.add_argument("--append", action="store_true", help="keep the lines that are there, and count them in")
@@ -139,6 +140,6 @@ def main():
     lines = []
     for f in o.report or [o.out]:
         with open(f) as f: lines += [json.loads(l) for l in f if l.strip()]
-    return 0 if report(lines, o.tolerance) else 1
+    return 0 if report([l for l in lines if l["others"] <= o.quiet], o.tolerance) else 1
 
 if __name__ == "__main__": sys.exit(main())
