@@ -21,8 +21,19 @@ const (
 
 func (c *Cache) file(key string) string { return filepath.Join(c.dir, key+suffix) }
 
-// write puts a file in place, whole or not at all, and through to the disk.
+// write puts a file in place, whole or not at all, and through to the disk. Where
+// another process clears the folder meanwhile, temporary files and all, it
+// writes once more.
 func (c *Cache) write(path string, data []byte) (err error) {
+	for range 10 {
+		if err = c.writeOnce(path, data); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+func (c *Cache) writeOnce(path string, data []byte) (err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
