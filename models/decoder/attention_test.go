@@ -148,7 +148,6 @@ func TestExperts(t *testing.T) {
 	}
 	plain := func(m *MoE, in []*graph.Value) *graph.Value {
 		x, router := in[0], in[1]
-		b := x.Builder()
 		probs := graph.Softmax(graph.Einsum("nd,de->ne", x, router), -1)
 		_, best := graph.TopK(graph.StopGradient(probs), k)
 		hot := graph.OneHot(best, E, dtype.F32) // [N, k, E]
@@ -157,7 +156,6 @@ func TestExperts(t *testing.T) {
 			kept = graph.Div(kept, graph.ExpandDims(graph.Sum(kept, -1), -1))
 		}
 		h := graph.Mul(graph.Silu(graph.Einsum("nd,edf->nef", x, in[2])), graph.Einsum("nd,edf->nef", x, in[3]))
-		_ = b
 		return graph.Einsum("ned,ne->nd", graph.Einsum("nef,efd->ned", h, in[4]), kept)
 	}
 	run := func(f func(in []*graph.Value) *graph.Value) [][]float32 {

@@ -96,7 +96,7 @@ func (m *Model) Extend(b *graph.Builder, params map[string]*graph.Value, caches 
 			},
 			experts: func(h *graph.Value, w weights) (*graph.Value, balance) {
 				if h.Dim(0)*T*m.Config.MoE.TopK > m.Config.MoE.Experts {
-					return m.experts(b, h, nil, w)
+					return m.experts(b, h, w)
 				}
 				return m.fewExperts(h, w), balance{}
 			},

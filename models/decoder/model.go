@@ -67,18 +67,7 @@ func (m *Model) Loss(b *graph.Builder, params map[string]*graph.Value, batch Bat
 	l := Loss{Sum: graph.Sum(rows), Rows: rows, Tokens: graph.Sum(batch.Valid)}
 	if len(balances) > 0 {
 		tokens := b.Scalar(dtype.F32, float64(batch.Tokens.Type().Elements()))
-		l.Aux, l.Z = routerLosses(balances, tokens, m.Config.MoE.Experts)
-		for _, r := range balances {
-			var dims []int
-			for d := range r.chosen.Rank() - 1 {
-				dims = append(dims, d)
-			}
-			sum := graph.Sum(r.chosen, dims...)
-			if l.ExpertTokens != nil {
-				sum = graph.Add(l.ExpertTokens, sum)
-			}
-			l.ExpertTokens = sum
-		}
+		l.Aux, l.Z, l.ExpertTokens = routerLosses(balances, tokens, m.Config.MoE.Experts)
 	}
 	return l
 }
@@ -109,7 +98,7 @@ func (m *Model) hidden(b *graph.Builder, params map[string]*graph.Value, batch B
 		turn:   turn,
 		attend: func(q, k, v *graph.Value) *graph.Value { return m.attend(b, q, k, v, batch.Segments) },
 		experts: func(h *graph.Value, w weights) (*graph.Value, balance) {
-			return m.experts(b, h, nil, w)
+			return m.experts(b, h, w)
 		},
 	}
 	x, balances := m.layers(b, params, x, func(x *graph.Value, sparse bool, w weights) (*graph.Value, balance) {

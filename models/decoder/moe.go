@@ -62,16 +62,12 @@ type balance struct {
 	z      *graph.Value // f32 [B]: squared log of the softmax's denominator
 }
 
-// experts is the feed-forward layer with experts: x [B, S, D], valid f32 [B, S]
-// or nil, the layer's parameters as stored.
-func (m *Model) experts(b *graph.Builder, x, valid *graph.Value, w weights) (*graph.Value, balance) {
+// experts is the feed-forward layer with experts: x [B, S, D], the layer's
+// parameters as stored.
+func (m *Model) experts(b *graph.Builder, x *graph.Value, w weights) (*graph.Value, balance) {
 	c := m.Config.MoE
 	args := []Arg{{Value: x}}
-	if valid != nil {
-		args = append(args, Arg{Value: valid})
-	}
 	names := []string{"layers.router", "layers.experts.w_gate", "layers.experts.w_up", "layers.experts.w_down"}
-	first := len(args)
 	for _, n := range names {
 		args = append(args, Arg{w[n], n})
 	}
@@ -79,21 +75,13 @@ func (m *Model) experts(b *graph.Builder, x, valid *graph.Value, w weights) (*gr
 		x := local[0]
 		B, S, D := x.Dim(0), x.Dim(1), x.Dim(2)
 		rows := graph.Reshape(x, B*S, D)
-		router := routerWeight(r, local[first], names[0])
+		router := routerWeight(r, local[1], names[0])
 		to := c.route(rows, router, m.Options.ForceLoadBalance)
 		y := groupedFFN{experts: c.Experts, topK: c.TopK, block: m.Options.ExpertBlock, region: r, names: names[1:]}.
-			apply(rows, to.weights, to.experts, local[first+1], local[first+2], local[first+3])
+			apply(rows, to.weights, to.experts, local[2], local[3], local[4])
 		perSequence := func(v *graph.Value) *graph.Value {
 			shape := append([]int{B, S}, v.Shape()[1:]...)
-			v = graph.Reshape(v, shape...)
-			if valid != nil {
-				w := local[1]
-				for w.Rank() < v.Rank() {
-					w = graph.ExpandDims(w, -1)
-				}
-				v = graph.Mul(v, w)
-			}
-			return graph.Sum(v, 1)
+			return graph.Sum(graph.Reshape(v, shape...), 1)
 		}
 		return []*graph.Value{
 			graph.Reshape(y, B, S, D),
@@ -116,9 +104,10 @@ func routerWeight(r Region, stored *graph.Value, name string) *graph.Value {
 // al., 2021) over all layers together, as Hugging Face computes it: E times the
 // sum over experts of the share of tokens times the mean probability; and the
 // z-loss (Zoph et al., 2022), the mean squared log of the denominators.
-// tokens is the number of valid tokens, layers that of layers with experts.
-func routerLosses(ls []balance, tokens *graph.Value, experts int) (aux, z *graph.Value) {
-	var chosen, probs, squares *graph.Value
+// It also returns how many tokens each expert got. tokens is the number of all
+// positions, which every layer routes.
+func routerLosses(ls []balance, tokens *graph.Value, experts int) (aux, z, chosen *graph.Value) {
+	var probs, squares *graph.Value
 	layers := 0
 	add := func(sum **graph.Value, x *graph.Value) {
 		if *sum == nil {
@@ -144,5 +133,5 @@ func routerLosses(ls []balance, tokens *graph.Value, experts int) (aux, z *graph
 	}
 	total := graph.MulScalar(tokens, float64(layers))
 	aux = graph.MulScalar(graph.Sum(graph.Mul(graph.Div(chosen, total), graph.Div(probs, total))), float64(experts))
-	return aux, graph.Div(squares, total)
+	return aux, graph.Div(squares, total), chosen
 }
