@@ -13,12 +13,12 @@ package configs
 import (
 	"titan/checkpoint"
 	"titan/data"
-	"titan/fsdp"
 	"titan/mesh"
 	"titan/metrics"
 	"titan/models"
 	"titan/models/decoder"
 	"titan/optim"
+	"titan/parallel"
 )
 
 // Recipe says what to train and how to spread it.
@@ -28,7 +28,7 @@ type Recipe struct {
 	Model                models.Config                `toml:"model" doc:"what is trained"`
 	Training             Training                     `toml:"training" doc:"batches, steps and precision"`
 	Data                 data.Config                  `toml:"data" doc:"what it is trained on"`
-	Parallelism          fsdp.Config                  `toml:"parallelism" doc:"how devices share the work"`
+	Parallelism          parallel.Config              `toml:"parallelism" doc:"how devices share the work"`
 	ActivationCheckpoint decoder.ActivationCheckpoint `toml:"activation_checkpoint" doc:"which activations are computed again in the backward pass"`
 	Optimizer            optim.Config                 `toml:"optimizer" doc:"the optimizer"`
 	LRScheduler          optim.Schedule               `toml:"lr_scheduler" doc:"the learning rate over the steps"`
@@ -52,7 +52,7 @@ func Defaults() Recipe {
 			DType: "float32", MixedPrecisionParam: "bfloat16", MixedPrecisionReduce: "float32",
 		},
 		Data:                 data.DefaultConfig(),
-		Parallelism:          fsdp.DefaultConfig(),
+		Parallelism:          parallel.DefaultConfig(),
 		ActivationCheckpoint: decoder.DefaultActivationCheckpoint(),
 		Optimizer:            optim.Defaults(),
 		LRScheduler:          optim.DefaultSchedule(),

@@ -5,11 +5,11 @@ import (
 
 	"titan/data"
 	"titan/dtype"
-	"titan/fsdp"
 	"titan/internal/recipekey"
 	"titan/mesh"
 	"titan/models/decoder"
 	"titan/optim"
+	"titan/parallel"
 )
 
 // Decoder returns the dimensions of the model: those of the flavor, with what
@@ -49,7 +49,7 @@ func (r *Recipe) DataParallel() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return size(axes), nil // every axis there is splits the batch
+	return parallel.BatchDegree(axes), nil
 }
 
 // MicroSteps returns how many passes make a step: global_batch_size divided by
@@ -100,7 +100,7 @@ func (r *Recipe) TokensPerStep() (int64, error) {
 
 // Placement returns where the parameters lie on a mesh with the axes of
 // MeshAxes.
-func (r *Recipe) Placement(m *mesh.Mesh) (*fsdp.Plan, error) {
+func (r *Recipe) Placement(m *mesh.Mesh) (*parallel.Plan, error) {
 	c, err := r.Decoder()
 	if err != nil {
 		return nil, err
@@ -109,25 +109,25 @@ func (r *Recipe) Placement(m *mesh.Mesh) (*fsdp.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	var params []fsdp.Param
+	var params []parallel.Param
 	for _, p := range c.Params() {
-		params = append(params, fsdp.Param{Name: p.Name, Shape: p.Shape, Axes: p.Axes})
+		params = append(params, parallel.Param{Name: p.Name, Shape: p.Shape, Axes: p.Axes})
 	}
-	return fsdp.New(m, params, o)
+	return parallel.New(m, params, o)
 }
 
 // PlacementOptions returns how parameters are used: in which types, and whether
 // they are gathered again for the backward pass.
-func (r *Recipe) PlacementOptions() (fsdp.Options, error) {
+func (r *Recipe) PlacementOptions() (parallel.Options, error) {
 	compute, err := dtype.Parse(r.Training.MixedPrecisionParam)
 	if err != nil {
-		return fsdp.Options{}, err
+		return parallel.Options{}, err
 	}
 	reduce, err := dtype.Parse(r.Training.MixedPrecisionReduce)
 	if err != nil {
-		return fsdp.Options{}, err
+		return parallel.Options{}, err
 	}
-	return fsdp.Options{Compute: compute, Reduce: reduce, Reshard: r.Parallelism.ReshardAfterForward()}, nil
+	return parallel.Options{Compute: compute, Reduce: reduce, Reshard: r.Parallelism.ReshardAfterForward()}, nil
 }
 
 // NewOptimizer returns the optimizer of the model's parameters.

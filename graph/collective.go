@@ -7,14 +7,15 @@ import (
 
 // collectiveAttr: axes are in the order given, the first slowest.
 type collectiveAttr struct {
-	axes []string
-	set  axisSet
-	n    int // devices that take part together
-	kind reduceKind
-	dim  int // gathered, scattered or split dimension
-	dim2 int // dimension that all-to-all concatenates
-	same bool
-	pair [][2]int
+	axes  []string
+	set   axisSet
+	n     int // devices that take part together
+	kind  reduceKind
+	dim   int // gathered, scattered or split dimension
+	dim2  int // dimension that all-to-all concatenates
+	same  bool
+	again bool // gathered again where the backward pass needs it
+	pair  [][2]int
 }
 
 func isCollective(k opKind) bool { return k >= opAllReduce && k <= opPermute }
@@ -182,6 +183,14 @@ func AllReduceMean(x *Value, axes ...string) *Value {
 func AllGather(x *Value, dim int, axes ...string) *Value {
 	x, at := collective("all_gather", x, axes)
 	at.dim = x.b().dim("all_gather", dim, x.Rank())
+	return x.b().emit1(opAllGather, at, x)
+}
+
+// AllGatherAgain is AllGather for a parameter: a loop's backward pass gathers it
+// again where it needs it, so that one layer at most is held whole.
+func AllGatherAgain(x *Value, dim int, axes ...string) *Value {
+	x, at := collective("all_gather", x, axes)
+	at.dim, at.again = x.b().dim("all_gather", dim, x.Rank()), true
 	return x.b().emit1(opAllGather, at, x)
 }
 

@@ -211,6 +211,9 @@ func (at collectiveAttr) short(k opKind) string {
 	if at.same {
 		s += " same"
 	}
+	if at.again {
+		s += " again"
+	}
 	return s
 }
 

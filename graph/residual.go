@@ -117,6 +117,9 @@ func isView(op *Op) bool {
 	if op.kind == opConstrain {
 		return op.attr.(constrainAttr).again
 	}
+	if op.kind == opAllGather {
+		return op.attr.(collectiveAttr).again
+	}
 	return defs[op.kind].view
 }
 

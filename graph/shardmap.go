@@ -147,6 +147,11 @@ type shardMapOptions struct{ axes []string }
 // Gradients are exact: what enters as equal copies has its cotangents summed
 // over the devices, what is summed has its cotangent handed to all of them.
 func (b *Builder) ShardMap(args []*Value, in, out []sharding.Spec, f func(local []*Value) []*Value, opts ...ShardMapOption) []*Value {
+	return b.ShardMapOut(args, in, func(local []*Value) ([]*Value, []sharding.Spec) { return f(local), out }, opts...)
+}
+
+// ShardMapOut is ShardMap for an f that tells with its results how they are split.
+func (b *Builder) ShardMapOut(args []*Value, in []sharding.Spec, f func(local []*Value) ([]*Value, []sharding.Spec), opts ...ShardMapOption) []*Value {
 	if b.m.mesh == nil {
 		b.fail("shard_map", "the program has no mesh")
 	}
@@ -164,17 +169,21 @@ func (b *Builder) ShardMap(args []*Value, in, out []sharding.Spec, f func(local 
 	if len(in) != len(args) {
 		b.fail("shard_map", "%d specs for %d arguments", len(in), len(args))
 	}
-	for _, s := range slices.Concat(in, out) {
-		if used := b.axisSetOf("shard_map", s.Axes()) &^ manual; used != 0 {
-			b.fail("shard_map", "spec %v names %s, which the region does not make manual", s, quoted(b.m.axisNames(used)))
+	check := func(specs []sharding.Spec) {
+		for _, s := range specs {
+			if used := b.axisSetOf("shard_map", s.Axes()) &^ manual; used != 0 {
+				b.fail("shard_map", "spec %v names %s, which the region does not make manual", s, quoted(b.m.axisNames(used)))
+			}
 		}
 	}
+	check(in)
 	s := b.beginShardMap(manual)
 	local := make([]*Value, len(args))
 	for i, x := range args {
 		local[i] = s.arg(x, in[i])
 	}
-	ys := f(local)
+	ys, out := f(local)
+	check(out)
 	if len(ys) != len(out) {
 		b.fail("shard_map", "the body returns %d results, there are %d specs", len(ys), len(out))
 	}

@@ -11,7 +11,7 @@ func init() {
 		name:   "pvary",
 		infer:  sameType,
 		vary:   func(op *Op) axisSet { return op.operands[0].vary | op.attr.(axisSet) },
-		wideCT: true, form: true,
+		wideCT: true, form: true, view: true,
 		vjp: func(a *adjoint, op *Op, cts []*Value) {
 			a.add(op.operands[0], allReduceSet(cts[0], op.attr.(axisSet)&^op.operands[0].vary, reduceSum))
 		},

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"titan/dtype"
-	"titan/fsdp"
 	"titan/internal/xlatest"
 	"titan/models"
 	"titan/models/decoder"
+	"titan/parallel"
 	"titan/pjrt"
 	"titan/pjrt/hlo"
 )
@@ -24,7 +24,7 @@ func compiledFor(t *testing.T, topology, family string, replicate, shard int, ch
 	c.HeadDim, c.Heads, c.KVHeads = 128, 8, 4 // fills the lanes
 	m := testMesh(t, replicate, shard)
 	o := StepOptions{
-		Model: c, Placement: fsdp.Options{Compute: dtype.BF16, Reduce: dtype.F32, Reshard: true}, Mesh: m,
+		Model: c, Placement: parallel.Options{Compute: dtype.BF16, Reduce: dtype.F32, Reshard: true}, Mesh: m,
 		Options: decoder.Options{Remat: decoder.ActivationCheckpoint{Mode: "full"}},
 		Rows:    8, SeqLen: 256, Passes: 1,
 	}
@@ -106,7 +106,7 @@ func TestReshardAfterForwardHasAnEffect(t *testing.T) {
 			var texts []string
 			for _, reshard := range []bool{false, true} {
 				o := StepOptions{
-					Model: c, Placement: fsdp.Options{Compute: dtype.BF16, Reduce: dtype.F32, Reshard: reshard}, Mesh: testMesh(t, 1, 8), Optimizer: goldenOptimizer(t, c),
+					Model: c, Placement: parallel.Options{Compute: dtype.BF16, Reduce: dtype.F32, Reshard: reshard}, Mesh: testMesh(t, 1, 8), Optimizer: goldenOptimizer(t, c),
 					Options: decoder.Options{Remat: decoder.ActivationCheckpoint{Mode: mode}, Unroll: unroll},
 					Rows:    8, SeqLen: 64, Passes: 1,
 				}

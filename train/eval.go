@@ -3,9 +3,9 @@ package train
 import (
 	"fmt"
 
-	"titan/fsdp"
 	"titan/graph"
 	"titan/models/decoder"
+	"titan/parallel"
 	"titan/pjrt"
 	"titan/sharding"
 )
@@ -19,7 +19,7 @@ type evalStep struct {
 }
 
 // BuildEval traces the loss of a batch, without gradient. o.Passes must be 1.
-func buildEval(plan *fsdp.Plan, o StepOptions) (*evalStep, error) {
+func buildEval(plan *parallel.Plan, o StepOptions) (*evalStep, error) {
 	e := &evalStep{vars: ParamVars(plan, o.Model), batch: batchVars(plan, o)}
 	var err error
 	e.module, err = graph.Trace("evaluate", o.Mesh, func(b *graph.Builder) error {
@@ -27,13 +27,16 @@ func buildEval(plan *fsdp.Plan, o StepOptions) (*evalStep, error) {
 		for _, v := range append(append([]Var(nil), e.vars...), e.batch...) {
 			in[v.Name] = b.Input(v.Name, v.Type, graph.Sharded(v.Spec))
 		}
-		m := &decoder.Model{Config: o.Model, Placement: placement{plan}, Options: o.Options}
-		l := m.Loss(b, in, decoder.Batch{
-			Tokens: in[BatchTokens], Labels: in[BatchLabels], Valid: in[BatchValid],
-			Positions: in[BatchPositions], Segments: in[BatchSegments],
+		m := &decoder.Model{Config: o.Model, Placement: plan, Options: o.Options}
+		_, sums := region(b, plan, o.Model.Params(), in, e.batch, func(in map[string]*graph.Value) (stored, same []*graph.Value) {
+			l := m.Loss(b, in, decoder.Batch{
+				Tokens: in[BatchTokens], Labels: in[BatchLabels], Valid: in[BatchValid],
+				Positions: in[BatchPositions], Segments: in[BatchSegments],
+			})
+			return nil, []*graph.Value{l.Sum, l.Tokens}
 		})
-		b.Output("sum", l.Sum, graph.Sharded(sharding.Replicated(0)))
-		b.Output("tokens", l.Tokens, graph.Sharded(sharding.Replicated(0)))
+		b.Output("sum", sums[0], graph.Sharded(sharding.Replicated(0)))
+		b.Output("tokens", sums[1], graph.Sharded(sharding.Replicated(0)))
 		return nil
 	})
 	return e, err

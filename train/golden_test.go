@@ -13,12 +13,12 @@ import (
 	"titan/checkpoint/hfmodel"
 	"titan/checkpoint/safetensors"
 	"titan/dtype"
-	"titan/fsdp"
 	"titan/graph"
 	"titan/internal/xlatest"
 	"titan/mesh"
 	"titan/models/decoder"
 	"titan/optim"
+	"titan/parallel"
 	"titan/pjrt"
 	"titan/sharding"
 )
@@ -109,12 +109,12 @@ func (g *golden) batch(t *testing.T, k int) (tokens, labels []int32, valid []flo
 
 func testMesh(t *testing.T, replicate, shard int) *mesh.Mesh {
 	t.Helper()
-	m, err := mesh.New([]mesh.Axis{{Name: fsdp.AxisReplicate, Size: replicate}, {Name: fsdp.AxisShard, Size: shard}}, nil)
+	m, err := mesh.New([]mesh.Axis{{Name: parallel.AxisReplicate, Size: replicate}, {Name: parallel.AxisShard, Size: shard}}, nil)
 	require.NoError(t, err)
 	return m
 }
 
-var f32Placement = fsdp.Options{Compute: dtype.F32, Reduce: dtype.F32, Reshard: true}
+var f32Placement = parallel.Options{Compute: dtype.F32, Reduce: dtype.F32, Reshard: true}
 
 func goldenOptimizer(t *testing.T, c decoder.Config) *optim.Optimizer {
 	t.Helper()
@@ -266,13 +266,14 @@ func TestGoldenGradients(t *testing.T) {
 					for _, v := range vars {
 						in[v.Name] = b.Input(v.Name, v.Type, graph.Sharded(v.Spec))
 					}
-					model := &decoder.Model{Config: o.Model, Placement: placement{plan}, Options: o.Options}
-					s := accumulate(b, model, in, in, o)
+					s := gradients(b, plan, in, in, o)
 					b.Output("loss", s.loss, graph.Sharded(sharding.Replicated(0)))
 					for i, p := range o.Model.Params() {
 						b.Output(p.Name, s.grads[i], graph.Sharded(plan.Spec(p.Name)))
 					}
-					b.Output("logits", model.Logits(b, in, decoder.Batch{Tokens: in[BatchTokens]}), graph.Sharded(plan.BatchSpec(3, 0)))
+					model := &decoder.Model{Config: o.Model, Placement: plan, Options: o.Options}
+					rows := plan.BatchSpec(3, 0)
+					b.Output("logits", logitsOf(b, plan, model, in, batchVars(plan, o), rows), graph.Sharded(rows))
 					return nil
 				})
 				require.NoError(t, err)
@@ -329,4 +330,22 @@ func TestGoldenGradients(t *testing.T) {
 			})
 		}
 	}
+}
+
+// logitsOf computes the logits of a batch on a mesh.
+func logitsOf(b *graph.Builder, plan *parallel.Plan, m *decoder.Model, in map[string]*graph.Value, batch []Var, out sharding.Spec) *graph.Value {
+	var names []string
+	var args []*graph.Value
+	var specs []sharding.Spec
+	for _, p := range m.Config.Params() {
+		names, args, specs = append(names, p.Name), append(args, in[p.Name]), append(specs, plan.Spec(p.Name))
+	}
+	args, specs = append(args, in[BatchTokens]), append(specs, batch[0].Spec)
+	return b.ShardMap(args, specs, []sharding.Spec{out}, func(local []*graph.Value) []*graph.Value {
+		params := map[string]*graph.Value{}
+		for i, n := range names {
+			params[n] = local[i]
+		}
+		return []*graph.Value{m.Logits(b, params, decoder.Batch{Tokens: local[len(names)]})}
+	})[0]
 }

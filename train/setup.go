@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"titan/configs"
-	"titan/fsdp"
 	"titan/mesh"
 	"titan/models/decoder"
+	"titan/parallel"
 )
 
 // Platform is what the step builder needs to know of the machine that will run
@@ -33,7 +33,8 @@ func OptionsFor(r *configs.Recipe, m *mesh.Mesh, p Platform) (StepOptions, error
 	if err != nil {
 		return StepOptions{}, err
 	}
-	passes, err := r.MicroStepsOn(m.Size())
+	dp := parallel.BatchDegree(m.Axes())
+	passes, err := r.MicroStepsOn(dp)
 	if err != nil {
 		return StepOptions{}, err
 	}
@@ -41,7 +42,7 @@ func OptionsFor(r *configs.Recipe, m *mesh.Mesh, p Platform) (StepOptions, error
 	o := StepOptions{
 		Model: model, Placement: place, Mesh: m, Optimizer: opt, MomentsFirst: p.CPU,
 		Options:   modelOptions(r, &model, p, local, r.Training.SeqLen),
-		Rows:      local * m.Size(),
+		Rows:      local * dp,
 		Passes:    passes,
 		SeqLen:    r.Training.SeqLen,
 		Positions: r.Data.ResetPositions,
@@ -75,7 +76,7 @@ func lossChunks(rows, S, vocab int) int {
 }
 
 // describe lists, for the log, what is about to be trained and where it lies.
-func describe(o StepOptions, plan *fsdp.Plan) []string {
+func describe(o StepOptions, plan *parallel.Plan) []string {
 	all, embedding, routed := o.Model.Count()
 	lines := []string{
 		fmt.Sprintf("mesh %v", o.Mesh),

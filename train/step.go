@@ -4,14 +4,15 @@ package train
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"titan/dtype"
-	"titan/fsdp"
 	"titan/graph"
 	"titan/mesh"
 	"titan/models/decoder"
 	"titan/optim"
+	"titan/parallel"
 	"titan/sharding"
 )
 
@@ -19,8 +20,8 @@ import (
 type StepOptions struct {
 	Model     decoder.Config
 	Options   decoder.Options
-	Placement fsdp.Options
-	Mesh      *mesh.Mesh // with the axes dp_replicate and dp_shard
+	Placement parallel.Options
+	Mesh      *mesh.Mesh // with axes of package parallel
 	Optimizer *optim.Optimizer
 	// MomentsFirst is optim.Inputs.MomentsFirst.
 	MomentsFirst bool
@@ -48,7 +49,7 @@ type Step struct {
 	// Batch lists the batch's arrays: [Rows, S], or [Passes, Rows, S].
 	Batch   []Var
 	Metrics []string
-	Plan    *fsdp.Plan
+	Plan    *parallel.Plan
 }
 
 // Names of the outputs that are no state, all f32 scalars unless said.
@@ -63,24 +64,13 @@ const (
 	MetricExperts  = "expert_tokens" // f32 [E]
 )
 
-// placement gives decoder what it asks for.
-type placement struct{ *fsdp.Plan }
-
-func (p placement) Region(b *graph.Builder, args []decoder.Arg, outs int, f func(r decoder.Region, local []*graph.Value) []*graph.Value) []*graph.Value {
-	values, params := make([]*graph.Value, len(args)), make([]string, len(args))
-	for i, a := range args {
-		values[i], params[i] = a.Value, a.Param
-	}
-	return p.Plan.Region(b, values, params, outs, func(local []*graph.Value) []*graph.Value { return f(p.Plan, local) })
-}
-
 // NewPlan places a model's parameters.
-func NewPlan(m *mesh.Mesh, c decoder.Config, o fsdp.Options) (*fsdp.Plan, error) {
-	var ps []fsdp.Param
+func NewPlan(m *mesh.Mesh, c decoder.Config, o parallel.Options) (*parallel.Plan, error) {
+	var ps []parallel.Param
 	for _, p := range c.Params() {
-		ps = append(ps, fsdp.Param{Name: p.Name, Shape: p.Shape, Axes: p.Axes})
+		ps = append(ps, parallel.Param{Name: p.Name, Shape: p.Shape, Axes: p.Axes})
 	}
-	return fsdp.New(m, ps, o)
+	return parallel.New(m, ps, o)
 }
 
 // BuildStep traces the step: loss and gradient of every pass, their sum, and the
@@ -91,7 +81,7 @@ func BuildStep(o StepOptions) (*Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := o.Mesh.Size(); o.Rows%n != 0 {
+	if n := plan.BatchDevices(); o.Rows%n != 0 {
 		return nil, fmt.Errorf("train: %d sequences do not divide over %d devices", o.Rows, n)
 	}
 	s := &Step{Plan: plan, Vars: StateVars(plan, o.Model, o.Optimizer), Batch: batchVars(plan, o)}
@@ -105,10 +95,9 @@ func BuildStep(o StepOptions) (*Step, error) {
 		for _, v := range s.Batch {
 			batch[v.Name] = b.Input(v.Name, v.Type, graph.Sharded(v.Spec))
 		}
-		m := &decoder.Model{Config: o.Model, Placement: placement{plan}, Options: o.Options}
-		sums := accumulate(b, m, state, batch, o)
+		sums := gradients(b, plan, state, batch, o)
 
-		params := m.Config.Params()
+		params := o.Model.Params()
 		in := optim.Inputs{LR: lr, Loss: sums.loss, MomentsFirst: o.MomentsFirst}
 		for i, p := range params {
 			in.Params = append(in.Params, state[p.Name])
@@ -142,7 +131,7 @@ func BuildStep(o StepOptions) (*Step, error) {
 }
 
 // StateVars lists the state: parameters, then what the optimiser keeps.
-func StateVars(plan *fsdp.Plan, c decoder.Config, o *optim.Optimizer) []Var {
+func StateVars(plan *parallel.Plan, c decoder.Config, o *optim.Optimizer) []Var {
 	vars := ParamVars(plan, c)
 	params := len(vars)
 	for _, v := range o.State() {
@@ -156,7 +145,7 @@ func StateVars(plan *fsdp.Plan, c decoder.Config, o *optim.Optimizer) []Var {
 }
 
 // ParamVars lists the parameters.
-func ParamVars(plan *fsdp.Plan, c decoder.Config) []Var {
+func ParamVars(plan *parallel.Plan, c decoder.Config) []Var {
 	var vars []Var
 	for _, p := range c.Params() {
 		vars = append(vars, Var{p.Name, p.Type(dtype.F32), plan.Spec(p.Name)})
@@ -173,7 +162,7 @@ const (
 	BatchSegments  = "segments"
 )
 
-func batchVars(plan *fsdp.Plan, o StepOptions) []Var {
+func batchVars(plan *parallel.Plan, o StepOptions) []Var {
 	shape, dim := []int{o.Rows, o.SeqLen}, 0
 	if o.Passes > 1 {
 		shape, dim = []int{o.Passes, o.Rows, o.SeqLen}, 1
@@ -195,26 +184,88 @@ func batchVars(plan *fsdp.Plan, o StepOptions) []Var {
 
 // sums are the results of all passes of a step.
 type sums struct {
-	grads                 []*graph.Value
+	grads                 []*graph.Value // as their parameters are stored
 	loss, lossMax, tokens *graph.Value
-	aux, z, experts       *graph.Value
+	aux, z, experts       *graph.Value // nil for dense models
 }
 
-// accumulate computes loss and gradients. The loss is the sum over the valid
+// region traces f as what every device does with its part of the parameters and
+// of the batch. f returns values that are stored as parameters are, and others
+// that are the same on all devices.
+func region(b *graph.Builder, plan *parallel.Plan, params []decoder.Param, in map[string]*graph.Value, batch []Var, f func(in map[string]*graph.Value) (stored, same []*graph.Value)) (stored, same []*graph.Value) {
+	var names []string
+	var args []*graph.Value
+	var specs []sharding.Spec
+	pass := func(name string, spec sharding.Spec) {
+		names, args, specs = append(names, name), append(args, in[name]), append(specs, spec)
+	}
+	var out []sharding.Spec
+	for _, p := range params {
+		pass(p.Name, plan.Spec(p.Name))
+	}
+	for _, v := range batch {
+		pass(v.Name, v.Spec)
+	}
+	// How many values there are, and of which rank, is known once f has run.
+	outs := 0
+	all := b.ShardMapOut(args, specs, func(local []*graph.Value) ([]*graph.Value, []sharding.Spec) {
+		named := map[string]*graph.Value{}
+		for i, n := range names {
+			named[n] = local[i]
+		}
+		stored, same := f(named)
+		outs = len(stored)
+		for i := range stored {
+			out = append(out, specs[i])
+		}
+		for _, v := range same {
+			out = append(out, sharding.Replicated(v.Rank()))
+		}
+		return slices.Concat(stored, same), out
+	})
+	return all[:outs], all[outs:]
+}
+
+// gradients computes loss and gradients. The loss is the sum over the valid
 // tokens of all passes divided by their number, so that passes with fewer count
 // less; a gradient is added up in f32, as it is stored.
-func accumulate(b *graph.Builder, m *decoder.Model, state, batch map[string]*graph.Value, o StepOptions) sums {
+func gradients(b *graph.Builder, plan *parallel.Plan, state, batch map[string]*graph.Value, o StepOptions) sums {
+	params := o.Model.Params()
+	in := maps.Clone(batch)
+	for _, p := range params {
+		in[p.Name] = state[p.Name]
+	}
+	m := &decoder.Model{Config: o.Model, Placement: plan, Options: o.Options}
+	grads, same := region(b, plan, params, in, batchVars(plan, o), func(in map[string]*graph.Value) (stored, same []*graph.Value) {
+		s := accumulate(b, m, in, o)
+		same = []*graph.Value{s.loss, s.lossMax, s.tokens}
+		if s.aux != nil {
+			same = append(same, s.aux, s.z, s.experts)
+		}
+		return s.grads, same
+	})
+	s := sums{grads: grads, loss: same[0], lossMax: same[1], tokens: same[2]}
+	if len(same) > 3 {
+		s.aux, s.z, s.experts = same[3], same[4], same[5]
+	}
+	return s
+}
+
+// accumulate computes, on one device's part, the loss and the gradients of all
+// passes.
+func accumulate(b *graph.Builder, m *decoder.Model, in map[string]*graph.Value, o StepOptions) sums {
 	params := m.Config.Params()
-	total := graph.Sum(batch[BatchValid])
-	total = graph.Max(total, b.Scalar(dtype.F32, 1))
+	every := m.Placement.Sequences()
+	tokens := every.Sum(graph.Sum(in[BatchValid]))
+	total := graph.Max(tokens, b.Scalar(dtype.F32, 1))
+	part := 1 / float64(max(1, o.Passes)) // of a mean over passes
 	pass := func(batch map[string]*graph.Value) []*graph.Value {
-		l := m.Loss(b, state, decoder.Batch{
+		l := m.Loss(b, in, decoder.Batch{
 			Tokens: batch[BatchTokens], Labels: batch[BatchLabels], Valid: batch[BatchValid],
 			Positions: batch[BatchPositions], Segments: batch[BatchSegments],
 		})
 		objective := graph.Div(l.Sum, total)
 		if moe := m.Config.MoE; moe != nil {
-			part := 1 / float64(max(1, o.Passes))
 			if moe.AuxLossCoef != 0 {
 				objective = graph.Add(objective, graph.MulScalar(l.Aux, moe.AuxLossCoef*part))
 			}
@@ -224,18 +275,9 @@ func accumulate(b *graph.Builder, m *decoder.Model, state, batch map[string]*gra
 		}
 		wrt := make([]*graph.Value, len(params))
 		for i, p := range params {
-			wrt[i] = state[p.Name]
+			wrt[i] = in[p.Name]
 		}
-		out := graph.Grad(objective, wrt...)
-		for i, p := range params {
-			out[i] = graph.Constrain(out[i], placementSpec(m, p.Name))
-		}
-		// Each device's share, for the largest loss.
-		n := o.Mesh.Size()
-		perDevice := func(x *graph.Value) *graph.Value {
-			return graph.Sum(graph.Reshape(x, n, o.Rows/n), 1)
-		}
-		out = append(out, perDevice(l.Rows), perDevice(graph.Sum(batch[BatchValid], 1)))
+		out := append(graph.Grad(objective, wrt...), l.Sum, l.Own, l.OwnTokens)
 		if l.Aux != nil {
 			out = append(out, l.Aux, l.Z, l.ExpertTokens)
 		}
@@ -244,21 +286,22 @@ func accumulate(b *graph.Builder, m *decoder.Model, state, batch map[string]*gra
 
 	var all []*graph.Value
 	if o.Passes <= 1 {
-		all = pass(batch)
+		all = pass(in)
 	} else {
 		var names []string
 		var xs, init []*graph.Value
 		for _, v := range []string{BatchTokens, BatchLabels, BatchValid, BatchPositions, BatchSegments} {
-			if batch[v] != nil {
-				names, xs = append(names, v), append(xs, batch[v])
+			if in[v] != nil {
+				names, xs = append(names, v), append(xs, in[v])
 			}
 		}
 		for _, p := range params {
-			init = append(init, graph.Constrain(b.Zeros(p.Type(dtype.F32)), placementSpec(m, p.Name)))
+			init = append(init, graph.ZerosLike(in[p.Name]))
 		}
-		init = append(init, b.Zeros(graph.T(dtype.F32, o.Mesh.Size())), b.Zeros(graph.T(dtype.F32, o.Mesh.Size())))
+		zero := b.Scalar(dtype.F32, 0)
+		init = append(init, zero, zero, zero)
 		if moe := m.Config.MoE; moe != nil {
-			init = append(init, b.Scalar(dtype.F32, 0), b.Scalar(dtype.F32, 0), b.Zeros(graph.T(dtype.F32, moe.Experts)))
+			init = append(init, zero, zero, b.Zeros(graph.T(dtype.F32, moe.Experts)))
 		}
 		all, _ = b.Scan(init, xs, func(sum, row []*graph.Value) (next, ys []*graph.Value) {
 			one := map[string]*graph.Value{}
@@ -272,16 +315,11 @@ func accumulate(b *graph.Builder, m *decoder.Model, state, batch map[string]*gra
 		})
 	}
 	n := len(params)
-	s := sums{grads: all[:n], tokens: graph.Sum(batch[BatchValid])}
-	s.loss = graph.Div(graph.Sum(all[n]), total)
-	s.lossMax = graph.ReduceMax(graph.Div(all[n], graph.Max(all[n+1], b.Scalar(dtype.F32, 1))), 0)
-	if rest := all[n+2:]; len(rest) > 0 {
-		part := 1 / float64(max(1, o.Passes))
+	s := sums{grads: all[:n], tokens: tokens}
+	s.loss = graph.Div(all[n], total)
+	s.lossMax = every.Max(graph.Div(all[n+1], graph.Max(all[n+2], b.Scalar(dtype.F32, 1))))
+	if rest := all[n+3:]; len(rest) > 0 {
 		s.aux, s.z, s.experts = graph.MulScalar(rest[0], part), graph.MulScalar(rest[1], part), rest[2]
 	}
 	return s
-}
-
-func placementSpec(m *decoder.Model, name string) sharding.Spec {
-	return m.Placement.(placement).Spec(name)
 }

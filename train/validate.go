@@ -8,6 +8,7 @@ import (
 
 	"titan/data"
 	"titan/metrics"
+	"titan/parallel"
 )
 
 // validation measures the loss on held-out data, which it reads from the start,
@@ -34,7 +35,7 @@ func (t *trainer) openValidation() (*validation, error) {
 	o := t.options
 	o.Passes = 1
 	local, seqLen := r.ValidationBatch()
-	o.Rows, o.SeqLen = local*t.machine.Mesh.Size(), seqLen
+	o.Rows, o.SeqLen = local*parallel.BatchDegree(t.machine.Mesh.Axes()), seqLen
 	o.Options = modelOptions(r, &o.Model, Platform{CPU: t.machine.OnCPU}, local, seqLen)
 	hash, err := t.tokenizerHash()
 	if err != nil {

@@ -77,7 +77,7 @@ func (m *Model) Extend(b *graph.Builder, params map[string]*graph.Value, caches 
 	T := next.Tokens.Dim(1)
 	positions := graph.Add(b.Iota(graph.T(dtype.S32, T), 0), next.Start)
 	turn := m.Config.newRope(b, positions)
-	x := m.embed(b, next.Tokens, params["embed"])
+	x := m.embed(next.Tokens, params["embed"])
 	for i := range m.Config.Layers {
 		w := weights{}
 		for _, p := range m.Config.Params() {
@@ -96,7 +96,7 @@ func (m *Model) Extend(b *graph.Builder, params map[string]*graph.Value, caches 
 			},
 			experts: func(h *graph.Value, w weights) (*graph.Value, balance) {
 				if h.Dim(0)*T*m.Config.MoE.TopK > m.Config.MoE.Experts {
-					return m.experts(b, h, w)
+					return m.experts(h, w)
 				}
 				return m.fewExperts(h, w), balance{}
 			},

@@ -9,28 +9,27 @@ import (
 // [B, S], weights f32 [B, S] (0 where a label does not count). The result is
 // f32 [B, S], 0 where the weight is.
 //
-// Logits exist for Options.LossChunks-th parts of the sequence only and are
-// computed again in the backward pass, which adds up the output matrix's
-// gradient over the parts before devices exchange it, once.
-func (m *Model) tokenLoss(b *graph.Builder, x, labels, valid, output *graph.Value) *graph.Value {
+// Logits exist for Options.LossChunks-th parts of the sequence and this device's
+// part of the vocabulary only, and are computed again in the backward pass, which
+// adds up the output matrix's gradient over the parts before devices exchange it,
+// once.
+func (m *Model) tokenLoss(x, labels, valid, output *graph.Value) *graph.Value {
 	name, tied := "output", m.Config.TieEmbeddings
 	if tied {
 		name = "embed"
 	}
-	args := []Arg{{Value: x}, {Value: labels}, {Value: valid}, {output, name}}
-	return m.Placement.Region(b, args, 1, func(r Region, local []*graph.Value) []*graph.Value {
-		h := chunkedHead{chunks: m.Options.lossChunks(local[0].Dim(1)), tied: tied, region: r, name: name}
-		return graph.CustomVJP(local, h.forward, h.backward)
-	})[0]
+	h := chunkedHead{chunks: m.Options.lossChunks(x.Dim(1)), tied: tied, place: m.Placement, vocab: m.Placement.Tensor(), name: name}
+	return graph.CustomVJP([]*graph.Value{x, labels, valid, output}, h.forward, h.backward)[0]
 }
 
 func (o Options) lossChunks(S int) int { return min(max(1, o.LossChunks), S) }
 
-// chunkedHead is the output layer and the loss, on one device's rows.
+// chunkedHead is the output layer and the loss.
 type chunkedHead struct {
 	chunks int
 	tied   bool // the matrix is [V, D]
-	region Region
+	place  Placement
+	vocab  Group // the devices that share the vocabulary
 	name   string
 }
 
@@ -87,15 +86,29 @@ func (h chunkedHead) logits(x, w *graph.Value) *graph.Value {
 
 // at reports which class each label [B, S] is, as booleans like logits.
 func (h chunkedHead) at(labels, logits *graph.Value) *graph.Value {
-	return graph.Equal(logits.Builder().Iota(graph.T(dtype.S32, logits.Shape()...), 2), graph.ExpandDims(labels, -1))
+	b := logits.Builder()
+	if !h.vocab.Alone() {
+		labels = graph.Sub(labels, graph.Mul(h.vocab.Index(b), b.Int(dtype.S32, int64(logits.Dim(2)))))
+	}
+	return graph.Equal(b.Iota(graph.T(dtype.S32, logits.Shape()...), 2), graph.ExpandDims(labels, -1))
+}
+
+// logSumExp is that of logits [B, S, V] over the whole vocabulary.
+func (h chunkedHead) logSumExp(logits *graph.Value) *graph.Value {
+	if h.vocab.Alone() {
+		return graph.LogSumExp(logits, -1)
+	}
+	most := h.vocab.Max(graph.ReduceMax(logits, -1))
+	sum := graph.Sum(graph.Exp(graph.Sub(logits, graph.ExpandDims(most, -1))), -1)
+	return graph.Add(most, graph.Log(h.vocab.Sum(sum)))
 }
 
 func (h chunkedHead) forward(args []*graph.Value) (outs, residuals []*graph.Value) {
-	w := h.region.Gather(args[3], h.name)
+	w := h.place.Gather(args[3], h.name)
 	_, ys := h.each(nil, []*graph.Value{args[0], args[1], args[2]}, func(_, x []*graph.Value) (next, ys []*graph.Value) {
 		logits := h.logits(x[0], w)
-		lse := graph.LogSumExp(logits, -1)
-		own := graph.Sum(graph.Select(h.at(x[1], logits), logits, logits.Builder().Scalar(dtype.F32, 0)), -1)
+		lse := h.logSumExp(logits)
+		own := h.vocab.Sum(graph.Sum(graph.Select(h.at(x[1], logits), logits, logits.Builder().Scalar(dtype.F32, 0)), -1))
 		ys = []*graph.Value{graph.Mul(graph.Sub(lse, own), x[2]), lse}
 		if h.chunks == 1 {
 			ys = append(ys, logits)
@@ -108,7 +121,7 @@ func (h chunkedHead) forward(args []*graph.Value) (outs, residuals []*graph.Valu
 
 func (h chunkedHead) backward(res, cts []*graph.Value) []*graph.Value {
 	x, labels, valid, stored, lse := res[0], res[1], res[2], res[3], res[4]
-	w := h.region.Gather(stored, h.name)
+	w := h.place.Gather(stored, h.name)
 	xs := []*graph.Value{x, labels, graph.Mul(cts[0], valid), lse}
 	if h.chunks == 1 {
 		xs = append(xs, res[5])
@@ -138,5 +151,5 @@ func (h chunkedHead) backward(res, cts []*graph.Value) []*graph.Value {
 		}
 		return []*graph.Value{dw}, []*graph.Value{dx}
 	})
-	return []*graph.Value{ys[0], nil, nil, h.region.Scatter(sums[0], h.name)}
+	return []*graph.Value{ys[0], nil, nil, h.place.Scatter(sums[0], h.name)}
 }

@@ -46,7 +46,7 @@ func TestTokenLoss(t *testing.T) {
 		for _, chunks := range []int{0, 1, 3, 5, 12} {
 			t.Run(fmt.Sprintf("tied=%v chunks=%d", tied, chunks), func(t *testing.T) {
 				m := &Model{Config: Config{VocabSize: V, Dim: D, TieEmbeddings: tied}, Placement: Single{}, Options: Options{LossChunks: chunks}}
-				got := run(func(in []*graph.Value) *graph.Value { return m.tokenLoss(in[0].Builder(), in[0], in[2], in[3], in[1]) })
+				got := run(func(in []*graph.Value) *graph.Value { return m.tokenLoss(in[0], in[2], in[3], in[1]) })
 				for i, what := range []string{"loss", "dx", "dw"} {
 					requireClose(t, want[i], got[i], 2e-6, what)
 				}

@@ -43,11 +43,13 @@ type Batch struct {
 // weights are the parameters of one layer.
 type weights map[string]*graph.Value
 
-// Loss holds the parts of a training loss, all f32 scalars over the whole batch.
+// Loss holds the parts of a training loss, f32, over the batch of all devices.
 type Loss struct {
 	Sum    *graph.Value // of the cross-entropies of valid tokens
-	Rows   *graph.Value // the same for each sequence, f32 [B]
 	Tokens *graph.Value // valid tokens
+	// Own and OwnTokens are the same over the sequences of this device and of
+	// those that share them with it.
+	Own, OwnTokens *graph.Value
 	// Aux and Z are the router's losses, before their coefficients; nil for
 	// dense models.
 	Aux, Z *graph.Value
@@ -62,20 +64,24 @@ func (m *Model) Loss(b *graph.Builder, params map[string]*graph.Value, batch Bat
 	if m.Config.TieEmbeddings {
 		output = params["embed"]
 	}
-	per := m.tokenLoss(b, x, batch.Labels, batch.Valid, output)
-	rows := graph.Sum(per, 1)
-	l := Loss{Sum: graph.Sum(rows), Rows: rows, Tokens: graph.Sum(batch.Valid)}
+	p := m.Placement
+	valid := m.part(batch.Valid)
+	own := graph.Sum(m.tokenLoss(p.Enter(x), m.part(batch.Labels), valid, output))
+	l := Loss{
+		Sum: p.Sequences().Sum(own), Tokens: p.Sequences().Sum(graph.Sum(valid)),
+		Own: p.Context().Sum(own), OwnTokens: p.Context().Sum(graph.Sum(valid)),
+	}
 	if len(balances) > 0 {
-		tokens := b.Scalar(dtype.F32, float64(batch.Tokens.Type().Elements()))
-		l.Aux, l.Z, l.ExpertTokens = routerLosses(balances, tokens, m.Config.MoE.Experts)
+		l.Aux, l.Z, l.ExpertTokens = m.routerLosses(balances, x.Dim(0)*x.Dim(1))
 	}
 	return l
 }
 
-// Logits traces the model on a batch and returns f32 [B, S, V].
+// Logits traces the model on a batch and returns f32 [B, S, V], where V is what
+// this device has of the vocabulary.
 func (m *Model) Logits(b *graph.Builder, params map[string]*graph.Value, batch Batch) *graph.Value {
 	x, _ := m.hidden(b, params, batch)
-	return m.head(x, params)
+	return m.head(m.Placement.Enter(x), params)
 }
 
 func (m *Model) head(x *graph.Value, params map[string]*graph.Value) *graph.Value {
@@ -92,38 +98,38 @@ func (m *Model) hidden(b *graph.Builder, params map[string]*graph.Value, batch B
 	if positions == nil {
 		positions = b.Iota(graph.T(dtype.S32, batch.Tokens.Dim(1)), 0)
 	}
-	turn := m.Config.newRope(b, positions)
-	x := m.Placement.Batch(m.embed(b, batch.Tokens, params["embed"]))
-	parts := layerParts{
-		turn:   turn,
-		attend: func(q, k, v *graph.Value) *graph.Value { return m.attend(b, q, k, v, batch.Segments) },
-		experts: func(h *graph.Value, w weights) (*graph.Value, balance) {
-			return m.experts(b, h, w)
-		},
+	segments := batch.Segments
+	if segments != nil {
+		segments = m.part(segments)
 	}
+	parts := layerParts{
+		turn:    m.Config.newRope(b, m.part(positions)),
+		attend:  func(q, k, v *graph.Value) *graph.Value { return m.attend(q, k, v, segments) },
+		experts: m.experts,
+	}
+	x := m.embed(m.part(batch.Tokens), params["embed"])
 	x, balances := m.layers(b, params, x, func(x *graph.Value, sparse bool, w weights) (*graph.Value, balance) {
 		return m.layer(x, sparse, w, parts)
 	})
 	return m.lastNorm(x, params), balances
 }
 
+// part takes this device's tokens of whole sequences [B, S], or of what is the same
+// for all of them, [S].
+func (m *Model) part(x *graph.Value) *graph.Value {
+	return HeadTail(x, x.Rank()-1, m.Placement.Context())
+}
+
 func (m *Model) lastNorm(x *graph.Value, params map[string]*graph.Value) *graph.Value {
 	return rmsNorm(x, m.Placement.Weight(params["norm"], "norm"), m.Config.NormEps)
 }
 
-// attend is causal attention where every device has its rows of the batch.
-func (m *Model) attend(b *graph.Builder, q, k, v, segments *graph.Value) *graph.Value {
-	args := []Arg{{Value: q}, {Value: k}, {Value: v}}
-	if segments != nil {
-		args = append(args, Arg{Value: segments})
+// attend is causal attention of this device's heads.
+func (m *Model) attend(q, k, v, segments *graph.Value) *graph.Value {
+	if g := m.Placement.Context(); !g.Alone() {
+		return contextAttention(q, k, v, segments, g, m.Options.Attention)
 	}
-	return m.Placement.Region(b, args, 1, func(_ Region, local []*graph.Value) []*graph.Value {
-		var segments *graph.Value
-		if len(local) > 3 {
-			segments = local[3]
-		}
-		return []*graph.Value{attention(local[0], local[1], local[2], segments, m.Options.Attention)}
-	})[0]
+	return attention(q, k, v, segments, m.Options.Attention)
 }
 
 // layerParts are what differs between layers that see whole sequences and those
@@ -138,9 +144,9 @@ type layerParts struct {
 
 // layer is one decoder layer on x [B, S, D].
 func (m *Model) layer(x *graph.Value, sparse bool, w weights, parts layerParts) (*graph.Value, balance) {
-	c := &m.Config
-	use := func(name string) *graph.Value { return m.Placement.Weight(w[name], name) }
-	h := rmsNorm(x, use("layers.attn_norm"), c.NormEps)
+	c, p := &m.Config, m.Placement
+	use := func(name string) *graph.Value { return p.Weight(w[name], name) }
+	h := p.Enter(rmsNorm(x, use("layers.attn_norm"), c.NormEps))
 	q := graph.Einsum("bsd,dhk->bshk", h, use("layers.wq"))
 	k := graph.Einsum("bsd,dhk->bshk", h, use("layers.wk"))
 	v := graph.Einsum("bsd,dhk->bshk", h, use("layers.wv"))
@@ -150,16 +156,17 @@ func (m *Model) layer(x *graph.Value, sparse bool, w weights, parts layerParts) 
 	}
 	q, k, v = graph.Name(parts.turn.apply(q), NameQ), graph.Name(parts.turn.apply(k), NameK), graph.Name(v, NameV)
 	o := graph.Name(parts.attend(q, k, v), NameAttnOut)
-	x = graph.Name(m.Placement.Batch(graph.Add(x, graph.Einsum("bshk,hkd->bsd", o, use("layers.wo")))), NameResid)
+	x = graph.Name(graph.Add(x, p.Leave(graph.Einsum("bshk,hkd->bsd", o, use("layers.wo")))), NameResid)
 	h = rmsNorm(x, use("layers.ffn_norm"), c.NormEps)
 	var y *graph.Value
 	var r balance
 	if sparse {
 		y, r = parts.experts(h, w)
 	} else {
+		h = p.Enter(h)
 		gate := graph.Name(graph.Einsum("bsd,df->bsf", h, use("layers.w_gate")), NameGate)
 		up := graph.Name(graph.Einsum("bsd,df->bsf", h, use("layers.w_up")), NameUp)
-		y = graph.Einsum("bsf,fd->bsd", graph.Mul(graph.Silu(gate), up), use("layers.w_down"))
+		y = p.Leave(graph.Einsum("bsf,fd->bsd", graph.Mul(graph.Silu(gate), up), use("layers.w_down")))
 	}
-	return m.Placement.Batch(graph.Add(x, graph.Name(y, NameMLPOut))), r
+	return graph.Add(x, graph.Name(y, NameMLPOut)), r
 }

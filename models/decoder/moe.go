@@ -55,58 +55,41 @@ func (m *MoE) route(x, router *graph.Value, balance bool) routing {
 }
 
 // balance holds, for one layer, what the router's losses and metrics are made of:
-// sums over the tokens of each sequence.
+// sums over this device's tokens.
 type balance struct {
-	chosen *graph.Value // f32 [B, E]: tokens that went to the expert
-	probs  *graph.Value // f32 [B, E]
-	z      *graph.Value // f32 [B]: squared log of the softmax's denominator
+	chosen *graph.Value // f32 [E]: tokens that went to the expert
+	probs  *graph.Value // f32 [E]
+	z      *graph.Value // f32: squared log of the softmax's denominator
 }
 
 // experts is the feed-forward layer with experts: x [B, S, D], the layer's
-// parameters as stored.
-func (m *Model) experts(b *graph.Builder, x *graph.Value, w weights) (*graph.Value, balance) {
-	c := m.Config.MoE
-	args := []Arg{{Value: x}}
-	names := []string{"layers.router", "layers.experts.w_gate", "layers.experts.w_up", "layers.experts.w_down"}
-	for _, n := range names {
-		args = append(args, Arg{w[n], n})
+// parameters as stored. Every device routes its own tokens.
+func (m *Model) experts(x *graph.Value, w weights) (*graph.Value, balance) {
+	c, p := m.Config.MoE, m.Placement
+	B, S, D := x.Dim(0), x.Dim(1), x.Dim(2)
+	router := p.Weight(w["layers.router"], "layers.router")
+	to := c.route(graph.Reshape(x, B*S, D), router, m.Options.ForceLoadBalance)
+	// rows brings what [B·S, n] holds of this device's tokens to all that share the
+	// experts' width.
+	rows := func(v *graph.Value, n int) *graph.Value {
+		v = p.Enter(graph.Reshape(v, B, S, n))
+		return graph.Reshape(v, B*v.Dim(1), n)
 	}
-	out := m.Placement.Region(b, args, 4, func(r Region, local []*graph.Value) []*graph.Value {
-		x := local[0]
-		B, S, D := x.Dim(0), x.Dim(1), x.Dim(2)
-		rows := graph.Reshape(x, B*S, D)
-		router := routerWeight(r, local[1], names[0])
-		to := c.route(rows, router, m.Options.ForceLoadBalance)
-		y := groupedFFN{experts: c.Experts, topK: c.TopK, block: m.Options.ExpertBlock, region: r, names: names[1:]}.
-			apply(rows, to.weights, to.experts, local[2], local[3], local[4])
-		perSequence := func(v *graph.Value) *graph.Value {
-			shape := append([]int{B, S}, v.Shape()[1:]...)
-			return graph.Sum(graph.Reshape(v, shape...), 1)
-		}
-		return []*graph.Value{
-			graph.Reshape(y, B, S, D),
-			graph.StopGradient(perSequence(to.chosen)), perSequence(to.probs), perSequence(graph.Square(to.lse)),
-		}
-	})
-	return out[0], balance{out[1], out[2], out[3]}
-}
-
-// routerWeight gathers the router's small matrix.
-func routerWeight(r Region, stored *graph.Value, name string) *graph.Value {
-	return graph.CustomVJP([]*graph.Value{stored},
-		func(args []*graph.Value) (outs, residuals []*graph.Value) {
-			return []*graph.Value{r.Gather(args[0], name)}, nil
-		},
-		func(_, cts []*graph.Value) []*graph.Value { return []*graph.Value{r.Scatter(cts[0], name)} })[0]
+	names := []string{"layers.experts.w_gate", "layers.experts.w_up", "layers.experts.w_down"}
+	y := groupedFFN{experts: c.Experts, topK: c.TopK, block: m.Options.ExpertBlock, place: p, names: names}.
+		apply(rows(x, D), rows(to.weights, c.TopK), rows(to.experts, c.TopK), w[names[0]], w[names[1]], w[names[2]])
+	y = p.Leave(graph.Reshape(y, B, y.Dim(0)/B, D))
+	return y, balance{graph.StopGradient(graph.Sum(to.chosen, 0)), graph.Sum(to.probs, 0), graph.Sum(graph.Square(to.lse))}
 }
 
 // routerLosses returns the load-balancing loss of Switch Transformers (Fedus et
 // al., 2021) over all layers together, as Hugging Face computes it: E times the
 // sum over experts of the share of tokens times the mean probability; and the
 // z-loss (Zoph et al., 2022), the mean squared log of the denominators.
-// It also returns how many tokens each expert got. tokens is the number of all
-// positions, which every layer routes.
-func routerLosses(ls []balance, tokens *graph.Value, experts int) (aux, z, chosen *graph.Value) {
+// It also returns how many tokens each expert got. own is the number of tokens
+// that this device routes in every layer.
+func (m *Model) routerLosses(ls []balance, own int) (aux, z, chosen *graph.Value) {
+	experts, group := m.Config.MoE.Experts, m.Placement.Tokens()
 	var probs, squares *graph.Value
 	layers := 0
 	add := func(sum **graph.Value, x *graph.Value) {
@@ -117,21 +100,18 @@ func routerLosses(ls []balance, tokens *graph.Value, experts int) (aux, z, chose
 		}
 	}
 	for _, l := range ls {
-		// [n, B, E] of n scanned layers, [B, E] of a single one.
-		var dims []int
-		for d := range l.chosen.Rank() - 1 {
-			dims = append(dims, d)
-		}
-		if len(dims) == 2 {
+		if l.chosen.Rank() == 2 { // [n, E] of n scanned layers
 			layers += l.chosen.Dim(0)
+			l = balance{graph.Sum(l.chosen, 0), graph.Sum(l.probs, 0), graph.Sum(l.z)}
 		} else {
 			layers++
 		}
-		add(&chosen, graph.Sum(l.chosen, dims...))
-		add(&probs, graph.Sum(l.probs, dims...))
-		add(&squares, graph.Sum(l.z))
+		add(&chosen, l.chosen)
+		add(&probs, l.probs)
+		add(&squares, l.z)
 	}
-	total := graph.MulScalar(tokens, float64(layers))
+	chosen, probs, squares = group.Sum(chosen), group.Sum(probs), group.Sum(squares)
+	total := chosen.Builder().Scalar(dtype.F32, float64(own)*float64(group.Devices())*float64(layers))
 	aux = graph.MulScalar(graph.Sum(graph.Mul(graph.Div(chosen, total), graph.Div(probs, total))), float64(experts))
 	return aux, graph.Div(squares, total), chosen
 }

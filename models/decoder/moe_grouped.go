@@ -12,7 +12,7 @@ import (
 type groupedFFN struct {
 	experts, topK int
 	block         int // rows of a block; 0 chooses
-	region        Region
+	place         Placement
 	names         []string // of gate, up and down
 }
 
@@ -38,9 +38,9 @@ func (g groupedFFN) blockRows(pairs int) int {
 	return size
 }
 
-// place gives the rows' places by counting: how many pairs before this one go to
+// layout gives the rows' places by counting: how many pairs before this one go to
 // the same expert.
-func (g groupedFFN) place(experts *graph.Value, size int) layout {
+func (g groupedFFN) layout(experts *graph.Value, size int) layout {
 	b := experts.Builder()
 	n := experts.Dim(0) * g.topK
 	flat := graph.Reshape(experts, n)
@@ -83,7 +83,7 @@ func countUp(hot *graph.Value) *graph.Value {
 func (g groupedFFN) apply(x, weights, experts, gate, up, down *graph.Value) *graph.Value {
 	N, D, k := x.Dim(0), x.Dim(1), g.topK
 	size := g.blockRows(N * k)
-	l := g.place(experts, size)
+	l := g.layout(experts, size)
 	M := l.pair.Dim(0)
 	b := x.Builder()
 	row := func(pair *graph.Value) *graph.Value {
@@ -95,7 +95,7 @@ func (g groupedFFN) apply(x, weights, experts, gate, up, down *graph.Value) *gra
 
 	forward := func(a []*graph.Value) (outs, residuals []*graph.Value) {
 		x, weights, slot, pair, first, blocks := a[0], a[1], a[2], a[3], a[5], a[6]
-		wg, wu, wd := g.region.Gather(a[7], g.names[0]), g.region.Gather(a[8], g.names[1]), g.region.Gather(a[9], g.names[2])
+		wg, wu, wd := g.place.Gather(a[7], g.names[0]), g.place.Gather(a[8], g.names[1]), g.place.Gather(a[9], g.names[2])
 		F := wg.Dim(2) // whole, whichever dimension is stored in parts
 		xs := graph.Take(x, row(pair), 0)
 		d := x.DType()
@@ -118,7 +118,7 @@ func (g groupedFFN) apply(x, weights, experts, gate, up, down *graph.Value) *gra
 	}
 	backward := func(res, cts []*graph.Value) []*graph.Value {
 		x, weights, slot, pair, filled, first, blocks := res[0], res[1], res[2], res[3], res[4], res[5], res[6]
-		wg, wu, wd := g.region.Gather(res[7], g.names[0]), g.region.Gather(res[8], g.names[1]), g.region.Gather(res[9], g.names[2])
+		wg, wu, wd := g.place.Gather(res[7], g.names[0]), g.place.Gather(res[8], g.names[1]), g.place.Gather(res[9], g.names[2])
 		y, gts, uts := res[10], res[11], res[12]
 		F, d := wg.Dim(2), x.DType()
 		ct := graph.Convert(cts[0], d)
@@ -155,7 +155,7 @@ func (g groupedFFN) apply(x, weights, experts, gate, up, down *graph.Value) *gra
 		dx := graph.Convert(graph.Sum(f32(parts), 1), d)
 		return []*graph.Value{
 			dx, dw, nil, nil, nil, nil, nil,
-			g.region.Scatter(sums[0], g.names[0]), g.region.Scatter(sums[1], g.names[1]), g.region.Scatter(sums[2], g.names[2]),
+			g.place.Scatter(sums[0], g.names[0]), g.place.Scatter(sums[1], g.names[1]), g.place.Scatter(sums[2], g.names[2]),
 		}
 	}
 	return graph.CustomVJP([]*graph.Value{x, weights, l.slot, l.pair, l.filled, l.first, l.blocks, gate, up, down}, forward, backward)[0]

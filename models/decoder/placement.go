@@ -5,39 +5,49 @@ import (
 	"titan/graph"
 )
 
-// Placement says how a program lies on its devices. Model code calls it where a
-// parameter is used and where devices must not be left to the compiler; it knows
-// neither their number nor how anything is split. Package fsdp has one for
+// Group is devices that share something out among them.
+type Group = graph.Group
+
+// Placement says what many devices do where one device does nothing. The model is
+// traced inside a manual region, with one device's part of the parameters and of
+// the batch: its code is that of a single device, which calls Placement where a
+// parameter is used and where devices exchange what they have. It knows neither
+// how many there are nor how anything is split. Package parallel has one for
 // meshes, Single is that of one device.
+//
+// Between blocks, x is [B, S, D] where B are this device's sequences and S its
+// share of their tokens: those of its place in Context, of which devices in Tensor
+// hold equal parts. Enter brings Tensor's parts together and Leave takes them
+// apart again; heads, feed-forward width and vocabulary are split in between.
 type Placement interface {
-	// Weight makes a parameter, or one layer's row of it, ready for use: whole,
-	// in the compute type. Vectors stay in their own type. Its gradient is
-	// reduced in the type that the recipe asks for and stored as the parameter is.
+	// Weight makes a parameter, or one layer's row of it, ready for use in the
+	// compute type: what Tensor and Experts split stays so, the rest is whole.
+	// Vectors stay in their own type. Its gradient is reduced in the type that the
+	// recipe asks for and stored as the parameter is.
 	Weight(x *graph.Value, name string) *graph.Value
 	// Stack makes a stack of layers' parameters, or a row that is not looped over,
-	// ready for the layers; Weight and Region know what was done to it.
+	// ready for the layers; the others know what was done to it.
 	Stack(x *graph.Value, name string) *graph.Value
-	// Batch pins an array whose first dimension is the batch.
-	Batch(x *graph.Value) *graph.Value
-	// Region runs f where every device has its own rows of the batch. Its outs
-	// results have the batch first, too.
-	Region(b *graph.Builder, args []Arg, outs int, f func(r Region, local []*graph.Value) []*graph.Value) []*graph.Value
-}
-
-// Arg is an argument of a region: rows of a batch or, with the name of a
-// parameter, that parameter (or one layer's row of it) as it is stored.
-type Arg struct {
-	Value *graph.Value
-	Param string
-}
-
-// Region is what code in a region needs to use stored parameters.
-type Region interface {
-	// Gather returns a parameter whole, in the compute type.
+	// Gather is Weight for code with a derivative of its own.
 	Gather(stored *graph.Value, name string) *graph.Value
 	// Scatter sums the devices' gradients of a gathered parameter and returns
 	// the part that is stored here, in f32.
 	Scatter(grad *graph.Value, name string) *graph.Value
+
+	// Enter makes x [B, S, …], of this device's share of the tokens, whole in
+	// Tensor.
+	Enter(x *graph.Value) *graph.Value
+	// Leave adds up what the devices of Tensor made of all tokens, and returns
+	// this device's share of them.
+	Leave(x *graph.Value) *graph.Value
+
+	Tensor() Group  // shares out heads, feed-forward width and vocabulary
+	Context() Group // shares out the tokens of a sequence; see contextAttention
+	Experts() Group // shares out the experts; its devices hold different tokens
+	// Tokens are all devices that hold different tokens between blocks, Tensor
+	// among them; Sequences those that hold different tokens after Enter.
+	Tokens() Group
+	Sequences() Group
 }
 
 // Single is the placement of a program on one device.
@@ -63,24 +73,33 @@ func (s Single) Weight(x *graph.Value, _ string) *graph.Value {
 // Stack returns x.
 func (s Single) Stack(x *graph.Value, _ string) *graph.Value { return x }
 
-// Batch returns x.
-func (s Single) Batch(x *graph.Value) *graph.Value { return x }
-
-// Region calls f.
-func (s Single) Region(_ *graph.Builder, args []Arg, _ int, f func(r Region, local []*graph.Value) []*graph.Value) []*graph.Value {
-	local := make([]*graph.Value, len(args))
-	for i, a := range args {
-		local[i] = a.Value
-	}
-	return f(singleRegion{s.compute()}, local)
+// Gather converts to the compute type.
+func (s Single) Gather(stored *graph.Value, _ string) *graph.Value {
+	return graph.Convert(stored, s.compute())
 }
 
-type singleRegion struct{ compute dtype.DType }
-
-func (r singleRegion) Gather(stored *graph.Value, _ string) *graph.Value {
-	return graph.Convert(stored, r.compute)
-}
-
-func (r singleRegion) Scatter(grad *graph.Value, _ string) *graph.Value {
+// Scatter converts to f32.
+func (s Single) Scatter(grad *graph.Value, _ string) *graph.Value {
 	return graph.Convert(grad, dtype.F32)
 }
+
+// Enter returns x.
+func (s Single) Enter(x *graph.Value) *graph.Value { return x }
+
+// Leave returns x.
+func (s Single) Leave(x *graph.Value) *graph.Value { return x }
+
+// Tensor is one device.
+func (s Single) Tensor() Group { return Group{} }
+
+// Context is one device.
+func (s Single) Context() Group { return Group{} }
+
+// Experts is one device.
+func (s Single) Experts() Group { return Group{} }
+
+// Tokens is one device.
+func (s Single) Tokens() Group { return Group{} }
+
+// Sequences is one device.
+func (s Single) Sequences() Group { return Group{} }

@@ -1,4 +1,4 @@
-package fsdp
+package parallel
 
 import (
 	"testing"

@@ -1,0 +1,125 @@
+package parallel
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"titan/internal/recipekey"
+	"titan/mesh"
+)
+
+// Config is the recipe's section [parallelism]: how devices share the work.
+type Config struct {
+	Replicate int    `toml:"data_parallel_replicate_degree" doc:"copies of the sharded parameters (HSDP if more than 1)"`
+	Shard     int    `toml:"data_parallel_shard_degree" doc:"devices over which a copy is sharded (FSDP); -1: all that the other degrees leave"`
+	Reshard   string `toml:"fsdp_reshard_after_forward" doc:"whether gathered parameters are dropped after the forward pass and gathered again for the backward pass: always, never, or default, which is always unless pipelined"`
+
+	Tensor   int    `toml:"tensor_parallel_degree" doc:"devices that share heads, feed-forward width and vocabulary, and the tokens between blocks (sequence parallelism)"`
+	Context  int    `toml:"context_parallel_degree" doc:"devices that share the tokens of a sequence"`
+	Rotate   string `toml:"context_parallel_rotate_method" doc:"how keys and values reach the devices of a sequence: ring (passed on while attention is computed) or allgather"`
+	Balancer string `toml:"context_parallel_load_balancer" doc:"headtail: device i of n has chunks i and 2n-1-i of a sequence, so that causal attention is equal work for all"`
+	Expert   int    `toml:"expert_parallel_degree" doc:"devices that share the experts, taken from data_parallel_shard_degree, which it divides; every expert is sharded further over the rest"`
+
+	Pipeline int    `toml:"pipeline_parallel_degree" doc:"stages of layers, each on devices of its own"`
+	Schedule string `toml:"pipeline_parallel_schedule" doc:"order of the micro-batches in a pipeline: 1F1B"`
+}
+
+// DefaultConfig returns the values of [parallelism] in a recipe that does not
+// set them.
+func DefaultConfig() Config {
+	return Config{
+		Replicate: 1, Shard: -1, Reshard: "default", Tensor: 1, Context: 1, Pipeline: 1, Expert: 1,
+		Rotate: "ring", Balancer: "headtail", Schedule: "1F1B",
+	}
+}
+
+// Validate returns all mistakes in c, each a *recipekey.Error.
+func (c Config) Validate() error {
+	errs := []error{
+		recipekey.Positive("parallelism.data_parallel_replicate_degree", c.Replicate),
+		recipekey.OneOf("parallelism.fsdp_reshard_after_forward", c.Reshard, "default", "always", "never"),
+		recipekey.Positive("parallelism.tensor_parallel_degree", c.Tensor),
+		recipekey.Positive("parallelism.context_parallel_degree", c.Context),
+		recipekey.OneOf("parallelism.context_parallel_rotate_method", c.Rotate, "ring", "allgather"),
+		recipekey.OneOf("parallelism.context_parallel_load_balancer", c.Balancer, "headtail"),
+		recipekey.Positive("parallelism.expert_parallel_degree", c.Expert),
+		recipekey.Positive("parallelism.pipeline_parallel_degree", c.Pipeline),
+		recipekey.OneOf("parallelism.pipeline_parallel_schedule", c.Schedule, "1F1B"),
+	}
+	if c.Shard != -1 && c.Shard < 1 {
+		errs = append(errs, recipekey.Errorf("parallelism.data_parallel_shard_degree", "is %d and must be positive, or -1 for all devices that the other degrees leave", c.Shard))
+	}
+	return errors.Join(errs...)
+}
+
+// ReshardAfterForward reports whether gathered parameters are dropped after the
+// forward pass.
+func (c Config) ReshardAfterForward() bool {
+	return c.Reshard == "always" || c.Reshard == "default" && c.Pipeline == 1
+}
+
+// Axes returns the mesh axes of c over the given number of devices, in the order
+// of [AxisNames], [AxisReplicate] and [AxisShard] even where their size is 1. With
+// devices 0 there are as many as the degrees ask for, where -1 asks for as few as
+// possible. The error is a *recipekey.Error.
+func (c Config) Axes(devices int) ([]mesh.Axis, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	others := 1 // devices for each in data_parallel_shard_degree
+	for _, d := range []struct {
+		key    string
+		degree int
+	}{
+		{"data_parallel_replicate_degree", c.Replicate}, {"tensor_parallel_degree", c.Tensor},
+		{"context_parallel_degree", c.Context}, {"pipeline_parallel_degree", c.Pipeline},
+	} {
+		// Compared by division: products may be more than an int holds.
+		if d.degree > math.MaxInt32/others {
+			return nil, recipekey.Errorf("parallelism."+d.key, "%d × %d of the other degrees is more than %d devices", d.degree, others, math.MaxInt32)
+		}
+		if devices > 0 && devices/others%d.degree != 0 {
+			return nil, recipekey.Errorf("parallelism."+d.key, "is %d, which does not divide the %d devices that the other degrees leave of %d", d.degree, devices/others, devices)
+		}
+		others *= d.degree
+	}
+	shard := c.Shard
+	if shard == -1 {
+		shard = c.Expert
+		if devices > 0 {
+			shard = devices / others
+		}
+	}
+	if devices > 0 && (devices/others != shard || devices%others != 0) {
+		return nil, recipekey.Errorf("parallelism.data_parallel_shard_degree", "%d × %d of the other degrees is not the number of devices, %d", shard, others, devices)
+	}
+	if others > math.MaxInt32/shard {
+		return nil, recipekey.Errorf("parallelism.data_parallel_shard_degree", "%d × %d of the other degrees is more than %d devices", shard, others, math.MaxInt32)
+	}
+	if shard%c.Expert != 0 {
+		return nil, recipekey.Errorf("parallelism.expert_parallel_degree", "is %d and must divide data_parallel_shard_degree, %d, from whose devices it is taken", c.Expert, shard)
+	}
+	var axes []mesh.Axis
+	for _, a := range []mesh.Axis{
+		{Name: AxisPipeline, Size: c.Pipeline}, {Name: AxisReplicate, Size: c.Replicate}, {Name: AxisShard, Size: shard / c.Expert},
+		{Name: AxisExpert, Size: c.Expert}, {Name: AxisContext, Size: c.Context}, {Name: AxisTensor, Size: c.Tensor},
+	} {
+		if a.Size > 1 || a.Name == AxisReplicate || a.Name == AxisShard {
+			axes = append(axes, a)
+		}
+	}
+	return axes, nil
+}
+
+// BatchDegree returns over how many devices the sequences of a batch are split on
+// a mesh with these axes.
+func BatchDegree(axes []mesh.Axis) int {
+	n := 1
+	for _, a := range axes {
+		if slices.Contains(batchAxes, a.Name) {
+			n *= a.Size
+		}
+	}
+	return n
+}

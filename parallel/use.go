@@ -1,0 +1,111 @@
+package parallel
+
+import (
+	"titan/graph"
+)
+
+// keeps reports whether a parameter is gathered once a step, as a whole stack.
+func (p *Plan) keeps(at placed) bool {
+	return !p.options.Reshard && at.dim > 0 && at.layers() == 1
+}
+
+// of returns how a parameter lies, and how many dimensions x, which may be one
+// layer's row of it, has less.
+func (p *Plan) of(x *graph.Value, name string) (placed, int) {
+	at, ok := p.params[name]
+	if !ok {
+		x.Builder().Fail("no parameter is called %q", name)
+	}
+	return at, len(at.Shape) - x.Rank()
+}
+
+// Stack makes a stack of layers' parameters, or a row that is not looped over,
+// ready for the layers. What every device holds whole is marked as used by all of
+// them, so that its gradients are summed once for the stack; where parameters are
+// kept for the backward pass, they are gathered.
+func (p *Plan) Stack(x *graph.Value, name string) *graph.Value {
+	at, less := p.of(x, name)
+	switch {
+	case p.keeps(at):
+		y := spread(graph.Convert(x, p.options.Compute), at.rest)
+		return graph.WithGradIn(graph.AllGather(y, at.dim-less, at.shard...), p.options.Reduce)
+	case at.dim < 0:
+		return spread(x, at.rest)
+	}
+	return x
+}
+
+// Weight gathers a parameter, or one layer's row of it, for use. Matrices are
+// converted to the compute type first, so that is what travels.
+func (p *Plan) Weight(x *graph.Value, name string) *graph.Value {
+	at, _ := p.of(x, name)
+	if len(at.Shape)-at.layers() < 2 {
+		return x
+	}
+	return graph.WithGradIn(p.gather(x, name), p.options.Reduce)
+}
+
+// Gather is Weight for code with a derivative of its own, which calls Scatter.
+func (p *Plan) Gather(stored *graph.Value, name string) *graph.Value { return p.gather(stored, name) }
+
+// gather marks x as used by all devices before it gathers it, so that gradients
+// are scattered before they are summed over the copies.
+func (p *Plan) gather(x *graph.Value, name string) *graph.Value {
+	at, less := p.of(x, name)
+	y := spread(graph.Convert(x, p.options.Compute), at.rest)
+	if at.dim >= 0 && !p.keeps(at) {
+		y = graph.AllGatherAgain(y, at.dim-less, at.shard...)
+	}
+	if at.heads >= 0 {
+		b, heads := y.Builder(), at.Shape[at.heads]
+		each := p.size(AxisTensor) / heads // devices that use one head
+		own := graph.Div(b.AxisIndex(AxisTensor), b.Int(graph.S32, int64(each)))
+		y = graph.DynamicSliceDim(y, at.heads-less, own, 1)
+	}
+	return y
+}
+
+// Scatter adds up the devices' gradients of what Gather returned and returns the
+// part that is stored here. The sum over the devices that store the same part is
+// left to graph.CustomVJP, whose argument the parameter is.
+func (p *Plan) Scatter(grad *graph.Value, name string) *graph.Value {
+	at, less := p.of(grad, name)
+	g := graph.Convert(grad, p.options.Reduce)
+	if at.dim < 0 || p.keeps(at) {
+		return g
+	}
+	return graph.ReduceScatter(g, at.dim-less, at.shard...)
+}
+
+func spread(x *graph.Value, axes []string) *graph.Value {
+	if len(axes) == 0 {
+		return x
+	}
+	return graph.Spread(x, axes...)
+}
+
+// Enter brings the parts of x [B, S, …] that the devices of tp have together.
+func (p *Plan) Enter(x *graph.Value) *graph.Value { return p.Tensor().Gather(x, 1) }
+
+// Leave adds up what the devices of tp made of all tokens, and returns this
+// device's part.
+func (p *Plan) Leave(x *graph.Value) *graph.Value { return p.Tensor().Scatter(x, 1) }
+
+// Tensor is the devices that share out heads, feed-forward width and vocabulary.
+func (p *Plan) Tensor() graph.Group { return p.group(AxisTensor) }
+
+// Context is the devices that share out the tokens of a sequence.
+func (p *Plan) Context() graph.Group { return p.group(AxisContext) }
+
+// Experts is the devices that share out the experts.
+func (p *Plan) Experts() graph.Group { return p.group(AxisExpert) }
+
+// Sequences is the devices that have different sequences, or parts of them.
+func (p *Plan) Sequences() graph.Group {
+	return p.group(AxisReplicate, AxisShard, AxisExpert, AxisContext)
+}
+
+// Tokens is the devices that have different tokens between blocks.
+func (p *Plan) Tokens() graph.Group {
+	return p.group(AxisReplicate, AxisShard, AxisExpert, AxisContext, AxisTensor)
+}
