@@ -21,7 +21,7 @@ func init() {
 // CustomVJP replaces the derivative of a piece of program. forward returns the
 // outputs and whatever backward needs besides the cotangents; backward returns
 // one cotangent (or nil for zero) for each of args. forward may use no traced
-// values but its arguments.
+// floats but its arguments.
 func CustomVJP(args []*Value, forward func(args []*Value) (outs, residuals []*Value), backward func(residuals, cotangents []*Value) []*Value) []*Value {
 	if len(args) == 0 || args[0] == nil {
 		mistake("custom_vjp", "no arguments, or the first is nil")
@@ -37,6 +37,12 @@ func CustomVJP(args []*Value, forward func(args []*Value) (outs, residuals []*Va
 		a.vary, a.gradType = x.vary, x.gradType
 	}
 	b.push(&frame{block: blk, capture: func(outer *Value) *Value {
+		if !outer.typ.DType.IsFloat() { // has no derivative to lose
+			op.operands = append(op.operands, outer)
+			v := blk.addArg(outer.typ)
+			v.vary = outer.vary
+			return v
+		}
 		b.fail("custom_vjp", "the forward function uses %v from outside; pass it as an argument, or its derivative would be lost", outer)
 		return nil
 	}})

@@ -116,7 +116,7 @@ func testMesh(t *testing.T, replicate, shard int) *mesh.Mesh {
 
 var f32Placement = parallel.Options{Compute: dtype.F32, Reduce: dtype.F32, Reshard: true}
 
-func goldenOptimizer(t *testing.T, c decoder.Config) *optim.Optimizer {
+func goldenOptimizer(t testing.TB, c decoder.Config) *optim.Optimizer {
 	t.Helper()
 	o := optim.Defaults()
 	o.LR = 1e-3

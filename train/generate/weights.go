@@ -88,7 +88,7 @@ func load(ctx context.Context, m *train.Machine, w *Weights, compute dtype.DType
 	}
 	target := checkpoint.Target{Mesh: m.Mesh}
 	var done, total int64
-	for _, p := range w.Config.Params() {
+	for _, p := range w.Config.Arrays() {
 		stored := dtype.F32
 		if i := slices.IndexFunc(w.entries, func(e safetensors.Entry) bool { return e.Name == p.Name }); i >= 0 && w.entries[i].DType.IsFloat() {
 			stored = w.entries[i].DType // what is missing or no float, restoring reports
