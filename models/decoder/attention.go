@@ -15,6 +15,10 @@ type AttentionOptions struct {
 	// Rows is how many heads (of all sequences) are treated at once, in a loop
 	// over the rest; 0 takes all. CPUs are faster when a piece fits their cache.
 	Rows int
+	// Context is how devices that share out a sequence's tokens meet each other's
+	// keys and values: ContextRing (or "") passes them round, ContextAllGather
+	// brings all of them together on every device.
+	Context string
 }
 
 // masked is added to scores that must not count. It is far below any score, and
@@ -29,47 +33,81 @@ const masked = -1e30
 // Neither direction holds S×S scores: the backward pass computes probabilities
 // again from q, k and the logarithm of the softmax's denominator (Dao, 2023).
 func attention(q, k, v, segments *graph.Value, o AttentionOptions) *graph.Value {
-	B, S, H, h := q.Dim(0), q.Dim(1), q.Dim(2), q.Dim(3)
-	K := k.Dim(2)
-	R := H / K
-	// Rows of one key/value head of one sequence; the scale goes into q.
-	q = graph.MulScalar(q, 1/math.Sqrt(float64(h)))
-	qg := graph.Reshape(graph.Transpose(graph.Reshape(q, B, S, K, R, h), 0, 2, 3, 1, 4), B*K, R, S, h)
-	kg := graph.Reshape(graph.Transpose(k, 0, 2, 1, 3), B*K, S, h)
-	vg := graph.Reshape(graph.Transpose(v, 0, 2, 1, 3), B*K, S, h)
-	args := []*graph.Value{qg, kg, vg}
+	B, S, H, K := q.Dim(0), q.Dim(1), q.Dim(2), k.Dim(2)
+	args := toRows(q, k, v)
 	if segments != nil {
-		args = append(args, graph.Reshape(graph.BroadcastInDim(segments, []int{B, K, S}, []int{0, 2}), B*K, S))
+		args = append(args, segmentRows(segments, K))
 	}
 
 	block := o.block(S)
 	run := func(args []*graph.Value) *graph.Value {
 		return graph.CustomVJP(args,
 			func(args []*graph.Value) (outs, residuals []*graph.Value) {
-				out, lse := block.forward(args)
+				out, lse := block.forward(ownPiece(args), args[2].DType())
 				return []*graph.Value{out}, append(append([]*graph.Value(nil), args...), out, lse)
 			},
 			func(residuals, cts []*graph.Value) []*graph.Value {
 				n := len(residuals) - 2
-				grads := block.backward(residuals[:n], residuals[n], residuals[n+1], cts[0])
+				p := ownPiece(residuals[:n])
+				delta := rowProducts(residuals[n], cts[0])
+				grads := block.backward(p, residuals[n+1], delta, graph.Convert(cts[0], p.v.DType()))
+				for i, g := range grads {
+					grads[i] = graph.Convert(g, residuals[i].DType())
+				}
 				return append(grads, make([]*graph.Value, n-3)...)
 			})[0]
 	}
 	var out *graph.Value
-	if groups := o.groups(B*K, R); groups > 1 {
-		rows := make([]*graph.Value, len(args))
-		for i, a := range args {
-			rows[i] = graph.Reshape(a, append([]int{groups, B * K / groups}, a.Shape()[1:]...)...)
-		}
-		_, ys := q.Builder().Scan(nil, rows, func(_, x []*graph.Value) (next, ys []*graph.Value) {
+	if groups := o.groups(B*K, H/K); groups > 1 {
+		_, ys := q.Builder().Scan(nil, inGroups(groups, args), func(_, x []*graph.Value) (next, ys []*graph.Value) {
 			return nil, []*graph.Value{run(x)}
 		})
-		out = graph.Reshape(ys[0], B*K, R, S, h)
+		out = graph.Reshape(ys[0], args[0].Shape()...)
 	} else {
 		out = run(args)
 	}
+	return fromRows(out, B)
+}
+
+// toRows makes rows of one key/value head of one sequence: q [B*K, H/K, S, h],
+// times the scale of the scores, and k and v [B*K, S, h].
+func toRows(q, k, v *graph.Value) []*graph.Value {
+	B, S, H, h, K := q.Dim(0), q.Dim(1), q.Dim(2), q.Dim(3), k.Dim(2)
+	R := H / K
+	q = graph.MulScalar(q, 1/math.Sqrt(float64(h)))
+	return []*graph.Value{
+		graph.Reshape(graph.Transpose(graph.Reshape(q, B, S, K, R, h), 0, 2, 3, 1, 4), B*K, R, S, h),
+		graph.Reshape(graph.Transpose(k, 0, 2, 1, 3), B*K, S, h),
+		graph.Reshape(graph.Transpose(v, 0, 2, 1, 3), B*K, S, h),
+	}
+}
+
+// fromRows undoes toRows, for the output of B sequences.
+func fromRows(out *graph.Value, B int) *graph.Value {
+	K, R, S, h := out.Dim(0)/B, out.Dim(1), out.Dim(2), out.Dim(3)
 	out = graph.Transpose(graph.Reshape(out, B, K, R, S, h), 0, 3, 1, 2, 4)
-	return graph.Reshape(out, B, S, H, h)
+	return graph.Reshape(out, B, S, K*R, h)
+}
+
+// segmentRows repeats segments [B, S] for each of K key/value heads: [B*K, S].
+func segmentRows(segments *graph.Value, K int) *graph.Value {
+	B, S := segments.Dim(0), segments.Dim(1)
+	return graph.Reshape(graph.BroadcastInDim(segments, []int{B, K, S}, []int{0, 2}), B*K, S)
+}
+
+// rowProducts is the sum of out·ct for every query, in f32: what the softmax's
+// derivative subtracts.
+func rowProducts(out, ct *graph.Value) *graph.Value {
+	return graph.Sum(graph.Mul(graph.Convert(out, dtype.F32), graph.Convert(ct, dtype.F32)), 3)
+}
+
+// inGroups cuts the rows of every x into equal groups, along a new dimension 0.
+func inGroups(groups int, xs []*graph.Value) []*graph.Value {
+	out := make([]*graph.Value, len(xs))
+	for i, x := range xs {
+		out[i] = graph.Reshape(x, append([]int{groups, x.Dim(0) / groups}, x.Shape()[1:]...)...)
+	}
+	return out
 }
 
 // groups returns into how many equal groups rows are divided.
@@ -84,33 +122,29 @@ func (o AttentionOptions) groups(rows, repeat int) int {
 	return rows / size
 }
 
-// blocks is how one group's attention is computed.
-type blocks interface {
-	// forward takes q [G, R, S, h], k and v [G, S, h] and perhaps segments
-	// [G, S], and returns the output as q and the log of the denominators
-	// [G, R, S] in f32.
-	forward(args []*graph.Value) (out, lse *graph.Value)
-	// backward returns the cotangents of q, k and v.
-	backward(args []*graph.Value, out, lse, ct *graph.Value) []*graph.Value
+// mostStatic is how many blocks are written out at most.
+const mostStatic = 16
+
+// blockSize is the size of blocks that are looped over, in S queries or keys.
+func (o AttentionOptions) blockSize(S int) int {
+	if o.Block > 0 {
+		return min(o.Block, S)
+	}
+	return min(128, S)
 }
 
 // block chooses: few blocks are written out, so that those in the future are
 // never computed; many are looped over.
 func (o AttentionOptions) block(S int) blocks {
-	const most = 16 // written out
-	size := o.Block
-	if size <= 0 {
-		size = 128
-		if S > most*size && S <= 2*most*size {
-			size = 256
-		}
+	size := o.blockSize(S)
+	if o.Block <= 0 && S > mostStatic*size && S <= 2*mostStatic*size {
+		size *= 2
 	}
-	size = min(size, S)
 	switch n := (S + size - 1) / size; {
-	case n <= most:
+	case n <= mostStatic:
 		return staticBlocks{size}
 	case S%size != 0:
-		return staticBlocks{(S + most - 1) / most}
+		return staticBlocks{(S + mostStatic - 1) / mostStatic}
 	}
 	return loopedBlocks{size}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // staticBlocks writes every block out: block i of the queries meets the keys of
-// blocks 0 to i only.
+// blocks 0 to i only, or all of them. It knows no chunks.
 type staticBlocks struct{ size int }
 
 // spans returns the blocks of S as [from, to) pairs.
@@ -18,22 +18,27 @@ func (s staticBlocks) spans(S int) [][2]int {
 	return out
 }
 
-func (s staticBlocks) forward(args []*graph.Value) (out, lse *graph.Value) {
-	q, k, v := args[0], args[1], args[2]
+func (s staticBlocks) forward(p piece, as dtype.DType) (out, lse *graph.Value) {
 	var outs, lses []*graph.Value
-	for _, span := range s.spans(q.Dim(2)) {
+	for _, span := range s.spans(p.q.Dim(2)) {
 		lo, hi := span[0], span[1]
-		keys, values := graph.SliceDim(k, 1, 0, hi), graph.SliceDim(v, 1, 0, hi)
-		scores := graph.Einsum("grqh,gkh->grqk", graph.SliceDim(q, 2, lo, hi), keys, graph.As(dtype.F32))
-		scores = causal(scores, 2, lo, 3, 0)
-		if len(args) > 3 {
-			scores = sameSegment(scores, graph.SliceDim(args[3], 1, lo, hi), 2, graph.SliceDim(args[3], 1, 0, hi), 3)
+		seen := hi
+		if p.all {
+			seen = p.k.Dim(1)
+		}
+		keys, values := graph.SliceDim(p.k, 1, 0, seen), graph.SliceDim(p.v, 1, 0, seen)
+		scores := graph.Einsum("grqh,gkh->grqk", graph.SliceDim(p.q, 2, lo, hi), keys, graph.As(dtype.F32))
+		if !p.all {
+			scores = causal(scores, 2, lo, 3, 0)
+		}
+		if p.qSegments != nil {
+			scores = sameSegment(scores, graph.SliceDim(p.qSegments, 1, lo, hi), 2, graph.SliceDim(p.kSegments, 1, 0, seen), 3)
 		}
 		most := graph.ReduceMax(scores, 3)
-		p := graph.Exp(graph.Sub(scores, graph.ExpandDims(most, 3)))
-		sum := graph.Sum(p, 3)
-		o := graph.Einsum("grqk,gkh->grqh", graph.Convert(p, v.DType()), values, graph.As(dtype.F32))
-		outs = append(outs, graph.Convert(graph.Div(o, graph.ExpandDims(sum, 3)), v.DType()))
+		e := graph.Exp(graph.Sub(scores, graph.ExpandDims(most, 3)))
+		sum := graph.Sum(e, 3)
+		o := graph.Einsum("grqk,gkh->grqh", graph.Convert(e, p.v.DType()), values, graph.As(dtype.F32))
+		outs = append(outs, graph.Convert(graph.Div(o, graph.ExpandDims(sum, 3)), as))
 		lses = append(lses, graph.Add(most, graph.Log(sum)))
 	}
 	return graph.Concat(2, outs...), graph.Concat(2, lses...)
@@ -42,32 +47,35 @@ func (s staticBlocks) forward(args []*graph.Value) (out, lse *graph.Value) {
 // backward goes through blocks of keys. Scores are made as [keys, queries], so
 // that the products for k and v need no transposed operand; the one for q gives
 // its transpose.
-func (s staticBlocks) backward(args []*graph.Value, out, lse, ct *graph.Value) []*graph.Value {
-	q, k, v := args[0], args[1], args[2]
-	S := q.Dim(2)
-	delta := graph.Sum(graph.Mul(graph.Convert(out, dtype.F32), graph.Convert(ct, dtype.F32)), 3)
-	ct = graph.Convert(ct, v.DType())
-	spans := s.spans(S)
-	parts := make([][]*graph.Value, len(spans)) // transposed cotangents of q, for each block of queries
+func (s staticBlocks) backward(p piece, lse, delta, ct *graph.Value) []*graph.Value {
+	Q := p.q.Dim(2)
+	queries := s.spans(Q)
+	parts := make([][]*graph.Value, len(queries)) // transposed cotangents of q, for each block of queries
 	var dks, dvs []*graph.Value
-	for j, span := range spans {
+	for j, span := range s.spans(p.k.Dim(1)) {
 		lo, hi := span[0], span[1]
-		kj, vj := graph.SliceDim(k, 1, lo, hi), graph.SliceDim(v, 1, lo, hi)
-		qs, cts := graph.SliceDim(q, 2, lo, S), graph.SliceDim(ct, 2, lo, S)
-		row := func(x *graph.Value) *graph.Value { return graph.ExpandDims(graph.SliceDim(x, 2, lo, S), 1) }
-		scores := graph.Einsum("gkh,grqh->gkrq", kj, qs, graph.As(dtype.F32))
-		scores = causal(scores, 3, lo, 1, lo)
-		if len(args) > 3 {
-			scores = sameSegment(scores, graph.SliceDim(args[3], 1, lo, S), 3, graph.SliceDim(args[3], 1, lo, hi), 1)
+		first, from := j, lo // the first block of queries that sees the keys, and where it starts
+		if p.all {
+			first, from = 0, 0
 		}
-		p := graph.Exp(graph.Sub(scores, row(lse)))
+		kj, vj := graph.SliceDim(p.k, 1, lo, hi), graph.SliceDim(p.v, 1, lo, hi)
+		qs, cts := graph.SliceDim(p.q, 2, from, Q), graph.SliceDim(ct, 2, from, Q)
+		row := func(x *graph.Value) *graph.Value { return graph.ExpandDims(graph.SliceDim(x, 2, from, Q), 1) }
+		scores := graph.Einsum("gkh,grqh->gkrq", kj, qs, graph.As(dtype.F32))
+		if !p.all {
+			scores = causal(scores, 3, from, 1, lo)
+		}
+		if p.qSegments != nil {
+			scores = sameSegment(scores, graph.SliceDim(p.qSegments, 1, from, Q), 3, graph.SliceDim(p.kSegments, 1, lo, hi), 1)
+		}
+		e := graph.Exp(graph.Sub(scores, row(lse)))
 		dp := graph.Einsum("gkh,grqh->gkrq", vj, cts, graph.As(dtype.F32))
-		ds := graph.Convert(graph.Mul(p, graph.Sub(dp, row(delta))), q.DType())
-		dvs = append(dvs, graph.Einsum("gkrq,grqh->gkh", graph.Convert(p, v.DType()), cts, graph.As(dtype.F32)))
+		ds := graph.Convert(graph.Mul(e, graph.Sub(dp, row(delta))), p.q.DType())
+		dvs = append(dvs, graph.Einsum("gkrq,grqh->gkh", graph.Convert(e, p.v.DType()), cts, graph.As(dtype.F32)))
 		dks = append(dks, graph.Einsum("gkrq,grqh->gkh", ds, qs, graph.As(dtype.F32)))
 		dq := graph.Einsum("gkh,gkrq->ghrq", kj, ds, graph.As(dtype.F32))
-		for i := j; i < len(spans); i++ {
-			parts[i] = append(parts[i], graph.SliceDim(dq, 3, spans[i][0]-lo, spans[i][1]-lo))
+		for i := first; i < len(queries); i++ {
+			parts[i] = append(parts[i], graph.SliceDim(dq, 3, queries[i][0]-from, queries[i][1]-from))
 		}
 	}
 	dqs := make([]*graph.Value, len(parts))
@@ -79,9 +87,7 @@ func (s staticBlocks) backward(args []*graph.Value, out, lse, ct *graph.Value) [
 		dqs[i] = sum
 	}
 	dq := graph.Transpose(graph.Concat(3, dqs...), 0, 2, 3, 1)
-	return []*graph.Value{
-		graph.Convert(dq, q.DType()), graph.Convert(graph.Concat(1, dks...), k.DType()), graph.Convert(graph.Concat(1, dvs...), v.DType()),
-	}
+	return []*graph.Value{dq, graph.Concat(1, dks...), graph.Concat(1, dvs...)}
 }
 
 // sameSegment masks scores where the query's segment (s32 [G, Q], along qDim of

@@ -1,8 +1,16 @@
 package decoder
 
 import (
+	"math"
+
 	"titan/dtype"
 	"titan/graph"
+)
+
+// The ways of AttentionOptions.Context.
+const (
+	ContextRing      = "ring"
+	ContextAllGather = "allgather"
 )
 
 // HeadTail takes this device's part of dimension dim of x, whole sequences of S
@@ -15,10 +23,134 @@ func HeadTail(x *graph.Value, dim int, g Group) *graph.Value {
 		return x
 	}
 	b, n := x.Builder(), g.Devices()
+	if x.Dim(dim)%(2*n) != 0 {
+		b.Fail("sequences of %d tokens cannot be shared out among %d devices, which take two equal chunks each; make the length a multiple of %d", x.Dim(dim), n, 2*n)
+	}
 	chunk := x.Dim(dim) / (2 * n)
-	i := g.Index(b)
 	take := func(number *graph.Value) *graph.Value {
 		return graph.DynamicSliceDim(x, dim, graph.Mul(number, b.Int(dtype.S32, int64(chunk))), chunk)
 	}
-	return graph.Concat(dim, take(i), take(graph.Sub(b.Int(dtype.S32, int64(2*n-1)), i)))
+	numbers := ownChunks(g.Index(b), n)
+	return graph.Concat(dim, take(numbers[0]), take(numbers[1]))
+}
+
+// ownChunks returns the numbers of device i's chunks of 2n.
+func ownChunks(i *graph.Value, n int) [2]*graph.Value {
+	return [2]*graph.Value{i, graph.Sub(i.Builder().Int(dtype.S32, int64(2*n-1)), i)}
+}
+
+// contextAttention is attention of sequences whose tokens are shared out among
+// the devices of g as HeadTail does: q [B, S/n, H, h], k and v [B, S/n, K, h],
+// segments s32 [B, S/n] or nil are this device's parts, and so is the result. No
+// device holds scores of more than a block of queries and keys at once.
+func contextAttention(q, k, v, segments *graph.Value, g Group, o AttentionOptions) *graph.Value {
+	if g.Alone() {
+		return attention(q, k, v, segments, o)
+	}
+	b := q.Builder()
+	B, L, H, K := q.Dim(0), q.Dim(1), q.Dim(2), k.Dim(2)
+	if L%2 != 0 {
+		b.Fail("context parallel attention of %d tokens a device: there must be two equal chunks", L)
+	}
+	chunk := L / 2
+	looped := o.blockSize(chunk)
+	// Chunks that blocks do not divide are filled up with tokens of a segment of
+	// their own.
+	fill := 0
+	if o.Context == ContextAllGather || chunk > mostStatic*looped {
+		fill = (looped - chunk%looped) % looped
+	}
+	if fill > 0 && segments == nil {
+		segments = b.Zeros(graph.T(dtype.S32, B, L))
+	}
+	args := toRows(fillChunks(q, 1, fill, 0), fillChunks(k, 1, fill, 0), fillChunks(v, 1, fill, 0))
+	args = append(args, g.Index(b))
+	if segments != nil {
+		args = append(args, fillChunks(segments, 1, fill, math.MinInt32))
+	}
+
+	var d distributed
+	switch o.Context {
+	case "", ContextRing:
+		d = newRing(g, chunk+fill, B*K, H/K, o)
+	case ContextAllGather:
+		d = gathered{g, o.grouped(loopedBlocks{looped}, B*K, H/K)}
+	default:
+		b.Fail("context parallel attention %q; there are %q and %q", o.Context, ContextRing, ContextAllGather)
+	}
+	out := graph.CustomVJP(args,
+		func(args []*graph.Value) (outs, residuals []*graph.Value) {
+			out, lse := d.forward(ownPart(args))
+			out = graph.Convert(out, args[2].DType())
+			return []*graph.Value{out}, append(append([]*graph.Value(nil), args...), out, lse)
+		},
+		func(residuals, cts []*graph.Value) []*graph.Value {
+			n := len(residuals) - 2
+			p := ownPart(residuals[:n])
+			delta := rowProducts(residuals[n], cts[0])
+			grads := d.backward(p, residuals[n+1], delta, graph.Convert(cts[0], p.v.DType()))
+			for i, g := range grads {
+				grads[i] = graph.Convert(g, residuals[i].DType())
+			}
+			return append(grads, make([]*graph.Value, n-3)...)
+		})[0]
+	return dropFill(fromRows(out, B), 1, fill)
+}
+
+// distributed is attention of one device's part of sequences to all of them.
+type distributed interface {
+	// forward returns output and logarithms of the denominators, in f32.
+	forward(p part) (out, lse *graph.Value)
+	// backward returns the cotangents of this device's q, k and v, in f32. ct
+	// has the type of v.
+	backward(p part, lse, delta, ct *graph.Value) []*graph.Value
+}
+
+// part is what one device has: its two chunks of every sequence, in rows.
+type part struct {
+	q, k, v  *graph.Value // [G, R, L, h], [G, L, h], [G, L, h]
+	device   *graph.Value // its place in the group
+	segments *graph.Value // s32 [B, L] or nil
+}
+
+func ownPart(args []*graph.Value) part {
+	p := part{q: args[0], k: args[1], v: args[2], device: args[3]}
+	if len(args) > 4 {
+		p.segments = args[4]
+	}
+	return p
+}
+
+// rows repeats segments for every row.
+func (p part) rows(segments *graph.Value) *graph.Value {
+	return segmentRows(segments, p.k.Dim(0)/segments.Dim(0))
+}
+
+// fillChunks makes both chunks along dim longer by n elements of value with.
+func fillChunks(x *graph.Value, dim, n int, with int64) *graph.Value {
+	if n == 0 {
+		return x
+	}
+	b, shape := x.Builder(), x.Shape()
+	value := graph.Convert(b.Int(dtype.S32, with), x.DType())
+	var halves []*graph.Value
+	for _, half := range graph.Split(x, dim, 2) {
+		high := make([]int, len(shape))
+		high[dim] = n
+		none := make([]int, len(shape))
+		halves = append(halves, graph.Pad(half, value, none, high, none))
+	}
+	return graph.Concat(dim, halves...)
+}
+
+// dropFill undoes fillChunks.
+func dropFill(x *graph.Value, dim, n int) *graph.Value {
+	if n == 0 {
+		return x
+	}
+	var halves []*graph.Value
+	for _, half := range graph.Split(x, dim, 2) {
+		halves = append(halves, graph.SliceDim(half, dim, 0, half.Dim(dim)-n))
+	}
+	return graph.Concat(dim, halves...)
 }
