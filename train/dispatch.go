@@ -15,8 +15,8 @@ type Running struct {
 	state *State
 }
 
-// imbalance is the metric made of MetricExperts: the busiest expert's tokens
-// over the mean.
+// imbalance is the metric made of MetricExperts: in the layer where it is worst,
+// the busiest expert's tokens over the mean.
 const imbalance = "imbalance"
 
 // Pending is a step that the devices are working on.
@@ -79,7 +79,8 @@ func (p *Pending) Wait() (map[string]float64, error) {
 			if err != nil {
 				return nil, fmt.Errorf("train: step %d: %w", p.number, err)
 			}
-			out[imbalance] = imbalanceOf(raw)
+			dims := p.metrics[i].Dims()
+			out[imbalance] = imbalanceOf(raw, dims[len(dims)-1])
 			continue
 		}
 		x, err := scalar(p.metrics[i])
@@ -91,18 +92,21 @@ func (p *Pending) Wait() (map[string]float64, error) {
 	return out, nil
 }
 
-// imbalanceOf is the largest of f32 counts over their mean.
-func imbalanceOf(raw []byte) float64 {
-	var sum, most float64
-	n := len(raw) / 4
-	for i := range n {
-		x := dtype.Float(dtype.F32, raw, i)
-		sum, most = sum+x, max(most, x)
+// imbalanceOf is the largest, over rows of n f32 counts, of the largest count over
+// the mean.
+func imbalanceOf(raw []byte, n int) float64 {
+	worst := 0.0
+	for row := 0; row+n <= len(raw)/4; row += n {
+		var sum, most float64
+		for i := range n {
+			x := dtype.Float(dtype.F32, raw, row+i)
+			sum, most = sum+x, max(most, x)
+		}
+		if sum > 0 {
+			worst = max(worst, most*float64(n)/sum)
+		}
 	}
-	if sum == 0 {
-		return 0
-	}
-	return most * float64(n) / sum
+	return worst
 }
 
 // Step runs one step and waits for its metrics.

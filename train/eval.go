@@ -28,7 +28,7 @@ func buildEval(plan *parallel.Plan, o StepOptions) (*evalStep, error) {
 			in[v.Name] = b.Input(v.Name, v.Type, graph.Sharded(v.Spec))
 		}
 		m := &decoder.Model{Config: o.Model, Placement: plan, Options: o.Options}
-		_, sums := region(b, plan, o.Model.Params(), in, e.batch, func(in map[string]*graph.Value) (stored, same []*graph.Value) {
+		_, sums := region(b, plan, o.Model.Arrays(), in, e.batch, func(in map[string]*graph.Value) (stored, same []*graph.Value) {
 			l := m.Loss(b, in, decoder.Batch{
 				Tokens: in[BatchTokens], Labels: in[BatchLabels], Valid: in[BatchValid],
 				Positions: in[BatchPositions], Segments: in[BatchSegments],

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"titan/checkpoint"
 	"titan/checkpoint/hfmodel"
+	"titan/checkpoint/safetensors"
 	"titan/dtype"
 )
 
@@ -46,7 +48,7 @@ func (t *trainer) fromHF(ctx context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint.initial_load_in_hf: %w", err)
 	}
-	err = t.fill([]string{partOptimizer}, func(target checkpoint.Target) error {
+	err = t.fill([]string{partOptimizer, partBuffers}, func(target checkpoint.Target) error {
 		return checkpoint.RestoreFrom(ctx, path, src, target, t.deliver())
 	})
 	if err != nil {
@@ -82,7 +84,7 @@ func openInitial(path string) (*checkpoint.Checkpoint, error) {
 // checkInitial checks another run's checkpoint. Of the model only the shapes
 // must be those of the recipe: a run may begin with longer rotations, say.
 func (t *trainer) checkInitial(c *checkpoint.Checkpoint) error {
-	exclude := t.initialExclude()
+	exclude := t.initialExclude(c)
 	if !t.recipe.Checkpoint.InitialLoadModelOnly && !hasProgress(c) {
 		return fmt.Errorf("%s has the parameters only; set checkpoint.initial_load_model_only = true", c.Path())
 	}
@@ -105,10 +107,17 @@ func (t *trainer) checkInitial(c *checkpoint.Checkpoint) error {
 	return err
 }
 
-// initialExclude is what another run's checkpoint is not used for.
-func (t *trainer) initialExclude() []string {
+// initialExclude is what another run's checkpoint is not used for: where only the
+// model is taken, also buffers that it does not have.
+func (t *trainer) initialExclude(c *checkpoint.Checkpoint) []string {
 	if t.recipe.Checkpoint.InitialLoadModelOnly {
-		return []string{partOptimizer, partTrain}
+		out := []string{partOptimizer, partTrain}
+		for _, p := range t.options.Model.Buffers() {
+			if !slices.ContainsFunc(c.Entries(), func(e safetensors.Entry) bool { return e.Name == p.Name }) {
+				return append(out, partBuffers)
+			}
+		}
+		return out
 	}
 	return t.recipe.Checkpoint.ExcludeFromLoading
 }
@@ -120,7 +129,7 @@ func (t *trainer) fromCheckpoint(ctx context.Context, path string) error {
 		return err
 	}
 	defer c.Close()
-	exclude := t.initialExclude()
+	exclude := t.initialExclude(c)
 	what := "parameters"
 	if t.recipe.Checkpoint.InitialLoadModelOnly {
 		err = t.fill(exclude, func(target checkpoint.Target) error {

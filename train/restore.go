@@ -36,6 +36,10 @@ const (
 	partTrain     = "train_state"
 )
 
+// partBuffers is what else a model reads besides parameters, which published
+// weights do not have.
+const partBuffers = "buffers"
+
 // hasProgress tells a checkpoint of training from one of the model only.
 func hasProgress(c *checkpoint.Checkpoint) bool {
 	_, ok := c.Manifest().State[trainKey]
@@ -84,7 +88,7 @@ func (t *trainer) checkStart(ctx context.Context) (step int64, err error) {
 	if err := t.checkInitial(ck); err != nil {
 		return 0, fmt.Errorf("checkpoint.initial_load_path: %w", err)
 	}
-	if !slices.Contains(t.initialExclude(), partTrain) {
+	if !slices.Contains(t.initialExclude(ck), partTrain) {
 		step = int64(ck.Step())
 	}
 	return step, nil
@@ -223,9 +227,12 @@ func (t *trainer) checkCheckpoint(c *checkpoint.Checkpoint, exclude []string) er
 
 // wanted lists the tensors that are restored.
 func (t *trainer) wanted(exclude []string) []checkpoint.Tensor {
-	tensors := tensorsOf(t.step.Vars)
-	if slices.Contains(exclude, partOptimizer) {
-		tensors = tensors[:len(t.options.Model.Params())]
+	tensors, m := tensorsOf(t.step.Vars), t.options.Model
+	switch {
+	case slices.Contains(exclude, partBuffers):
+		return tensors[:len(m.Params())]
+	case slices.Contains(exclude, partOptimizer):
+		return tensors[:len(m.Arrays())]
 	}
 	return tensors
 }

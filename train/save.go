@@ -112,20 +112,22 @@ func (t *trainer) setSaved(step int64) {
 	t.saved = step
 }
 
-// modelOnly leaves the parameters in a snapshot, in the type of the recipe.
+// modelOnly leaves what the model reads in a snapshot, the parameters in the type
+// of the recipe.
 func (t *trainer) modelOnly(snap *checkpoint.Snapshot) error {
 	as, err := dtype.Parse(t.recipe.Checkpoint.ExportDType)
 	if err != nil {
 		return err
 	}
-	snap.Tensors = slices.Clone(snap.Tensors[:len(t.options.Model.Params())])
-	for i := range snap.Tensors {
+	params := len(t.options.Model.Params())
+	snap.Tensors = slices.Clone(snap.Tensors[:len(t.options.Model.Arrays())])
+	for i := range params { // buffers are small, and change in small steps
 		snap.Tensors[i].DType = as
 	}
 	shard := snap.Shard
 	snap.Shard = func(ctx context.Context, tensor, position int) ([]byte, error) {
 		raw, err := shard(ctx, tensor, position)
-		if err != nil || as == dtype.F32 {
+		if err != nil || as == dtype.F32 || tensor >= params {
 			return raw, err
 		}
 		xs := make([]float32, len(raw)/4)

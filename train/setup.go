@@ -87,7 +87,7 @@ func describe(o StepOptions, plan *parallel.Plan) []string {
 	}
 	var state int64
 	vars := StateVars(plan, o.Model, o.Optimizer)
-	for _, v := range vars[len(o.Model.Params()):] {
+	for _, v := range vars[len(o.Model.Arrays()):] {
 		if n, err := v.localBytes(o.Mesh); err == nil {
 			state += n
 		}

@@ -61,13 +61,14 @@ const (
 	MetricSkipped  = "skipped"   // updates skipped so far, s32
 	MetricAux      = "aux_loss"  // the load-balancing loss, before its coefficient
 	MetricZ        = "z_loss"
-	MetricExperts  = "expert_tokens" // f32 [E]
+	MetricExperts  = "expert_tokens"  // that chose each expert, f32 [layers with experts, E]
+	MetricDropped  = "dropped_tokens" // share of the choices for which the expert had no room
 )
 
-// NewPlan places a model's parameters.
+// NewPlan places the arrays that a model reads.
 func NewPlan(m *mesh.Mesh, c decoder.Config, o parallel.Options) (*parallel.Plan, error) {
 	var ps []parallel.Param
-	for _, p := range c.Params() {
+	for _, p := range c.Arrays() {
 		ps = append(ps, parallel.Param{Name: p.Name, Shape: p.Shape, Axes: p.Axes})
 	}
 	return parallel.New(m, ps, o)
@@ -107,7 +108,7 @@ func BuildStep(o StepOptions) (*Step, error) {
 			in.State = append(in.State, state[v.Name])
 		}
 		res := o.Optimizer.Update(b, in)
-		for i, v := range slices.Concat(res.Params, res.State) {
+		for i, v := range slices.Concat(res.Params, nextBuffers(state, sums, res, o.Model), res.State) {
 			name := s.Vars[i].Name
 			b.Output(name, v, graph.Sharded(s.Vars[i].Spec), graph.Into(state[name]))
 		}
@@ -125,15 +126,16 @@ func BuildStep(o StepOptions) (*Step, error) {
 		metric(MetricAux, sums.aux)
 		metric(MetricZ, sums.z)
 		metric(MetricExperts, sums.experts)
+		metric(MetricDropped, sums.dropped)
 		return nil
 	})
 	return s, err
 }
 
-// StateVars lists the state: parameters, then what the optimiser keeps.
+// StateVars lists the state: what the model reads, then what the optimiser keeps.
 func StateVars(plan *parallel.Plan, c decoder.Config, o *optim.Optimizer) []Var {
 	vars := ParamVars(plan, c)
-	params := len(vars)
+	params := len(c.Params())
 	for _, v := range o.State() {
 		spec := sharding.Replicated(len(v.Shape))
 		if v.Param >= 0 && v.Param < params {
@@ -144,10 +146,10 @@ func StateVars(plan *parallel.Plan, c decoder.Config, o *optim.Optimizer) []Var 
 	return vars
 }
 
-// ParamVars lists the parameters.
+// ParamVars lists the arrays that the model reads: parameters, then buffers.
 func ParamVars(plan *parallel.Plan, c decoder.Config) []Var {
 	var vars []Var
-	for _, p := range c.Params() {
+	for _, p := range c.Arrays() {
 		vars = append(vars, Var{p.Name, p.Type(dtype.F32), plan.Spec(p.Name)})
 	}
 	return vars
@@ -186,13 +188,14 @@ func batchVars(plan *parallel.Plan, o StepOptions) []Var {
 type sums struct {
 	grads                 []*graph.Value // as their parameters are stored
 	loss, lossMax, tokens *graph.Value
-	aux, z, experts       *graph.Value // nil for dense models
+	// nil for dense models
+	aux, z, experts, dropped *graph.Value
 }
 
-// region traces f as what every device does with its part of the parameters and
-// of the batch. f returns values that are stored as parameters are, and others
-// that are the same on all devices.
-func region(b *graph.Builder, plan *parallel.Plan, params []decoder.Param, in map[string]*graph.Value, batch []Var, f func(in map[string]*graph.Value) (stored, same []*graph.Value)) (stored, same []*graph.Value) {
+// region traces f as what every device does with its part of the model's arrays
+// and of the batch. f returns values that are stored as the first arrays are, one
+// for each, and others that are the same on all devices.
+func region(b *graph.Builder, plan *parallel.Plan, arrays []decoder.Param, in map[string]*graph.Value, batch []Var, f func(in map[string]*graph.Value) (stored, same []*graph.Value)) (stored, same []*graph.Value) {
 	var names []string
 	var args []*graph.Value
 	var specs []sharding.Spec
@@ -200,7 +203,7 @@ func region(b *graph.Builder, plan *parallel.Plan, params []decoder.Param, in ma
 		names, args, specs = append(names, name), append(args, in[name]), append(specs, spec)
 	}
 	var out []sharding.Spec
-	for _, p := range params {
+	for _, p := range arrays {
 		pass(p.Name, plan.Spec(p.Name))
 	}
 	for _, v := range batch {
@@ -230,23 +233,23 @@ func region(b *graph.Builder, plan *parallel.Plan, params []decoder.Param, in ma
 // tokens of all passes divided by their number, so that passes with fewer count
 // less; a gradient is added up in f32, as it is stored.
 func gradients(b *graph.Builder, plan *parallel.Plan, state, batch map[string]*graph.Value, o StepOptions) sums {
-	params := o.Model.Params()
+	arrays := o.Model.Arrays()
 	in := maps.Clone(batch)
-	for _, p := range params {
+	for _, p := range arrays {
 		in[p.Name] = state[p.Name]
 	}
 	m := &decoder.Model{Config: o.Model, Placement: plan, Options: o.Options}
-	grads, same := region(b, plan, params, in, batchVars(plan, o), func(in map[string]*graph.Value) (stored, same []*graph.Value) {
+	grads, same := region(b, plan, arrays, in, batchVars(plan, o), func(in map[string]*graph.Value) (stored, same []*graph.Value) {
 		s := accumulate(b, m, in, o)
 		same = []*graph.Value{s.loss, s.lossMax, s.tokens}
 		if s.aux != nil {
-			same = append(same, s.aux, s.z, s.experts)
+			same = append(same, s.aux, s.z, s.experts, s.dropped)
 		}
 		return s.grads, same
 	})
 	s := sums{grads: grads, loss: same[0], lossMax: same[1], tokens: same[2]}
 	if len(same) > 3 {
-		s.aux, s.z, s.experts = same[3], same[4], same[5]
+		s.aux, s.z, s.experts, s.dropped = same[3], same[4], same[5], same[6]
 	}
 	return s
 }
@@ -279,7 +282,7 @@ func accumulate(b *graph.Builder, m *decoder.Model, in map[string]*graph.Value, 
 		}
 		out := append(graph.Grad(objective, wrt...), l.Sum, l.Own, l.OwnTokens)
 		if l.Aux != nil {
-			out = append(out, l.Aux, l.Z, l.ExpertTokens)
+			out = append(out, l.Aux, l.Z, l.ExpertTokens, l.Dropped)
 		}
 		return out
 	}
@@ -301,7 +304,8 @@ func accumulate(b *graph.Builder, m *decoder.Model, in map[string]*graph.Value, 
 		zero := b.Scalar(dtype.F32, 0)
 		init = append(init, zero, zero, zero)
 		if moe := m.Config.MoE; moe != nil {
-			init = append(init, zero, zero, b.Zeros(graph.T(dtype.F32, moe.Experts)))
+			sparse, _ := m.Config.SparseLayers()
+			init = append(init, zero, zero, b.Zeros(graph.T(dtype.F32, len(sparse), moe.Experts)), zero)
 		}
 		all, _ = b.Scan(init, xs, func(sum, row []*graph.Value) (next, ys []*graph.Value) {
 			one := map[string]*graph.Value{}
@@ -320,6 +324,7 @@ func accumulate(b *graph.Builder, m *decoder.Model, in map[string]*graph.Value, 
 	s.lossMax = every.Max(graph.Div(all[n+1], graph.Max(all[n+2], b.Scalar(dtype.F32, 1))))
 	if rest := all[n+3:]; len(rest) > 0 {
 		s.aux, s.z, s.experts = graph.MulScalar(rest[0], part), graph.MulScalar(rest[1], part), rest[2]
+		s.dropped = graph.Div(rest[3], graph.Max(graph.Sum(s.experts), b.Scalar(dtype.F32, 1)))
 	}
 	return s
 }

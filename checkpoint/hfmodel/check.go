@@ -45,6 +45,9 @@ func CheckConfig(dir, theirFamily string, theirs decoder.Config, family string, 
 		compare(&diff, "num_experts_per_tok", a.TopK, "top_k", b.TopK)
 		compare(&diff, "moe_intermediate_size", a.HiddenDim, "moe_hidden_dim", b.HiddenDim)
 		compare(&diff, "norm_topk_prob", a.NormTopK, "norm_topk_prob", b.NormTopK)
+		if a.BiasRate > 0 && b.BiasRate == 0 { // a new bias begins at 0 and changes nothing
+			compare(&diff, "router bias", "yes", "moe.load_balance other than", "bias")
+		}
 		if theirs.Layers == c.Layers && !slices.Equal(theirSparse, sparse) {
 			compare(&diff, "layers without experts", fmt.Sprint(theirDense), "mlp_only_layers and decoder_sparse_step leave", fmt.Sprint(dense))
 		}

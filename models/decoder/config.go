@@ -51,6 +51,13 @@ type MoE struct {
 
 	AuxLossCoef float64 // router_aux_loss_coef: weight of the load-balancing loss
 	ZLossCoef   float64 // weight of the mean squared logsumexp of the router's logits
+
+	// CapacityFactor bounds the tokens that an expert takes from one device to this
+	// many times its share of them; what comes later is dropped. 0: nothing is.
+	CapacityFactor float64
+	// BiasRate is by how much the bias on an expert's scores changes after a step;
+	// 0: there is no bias. See RouterBias.
+	BiasRate float64
 }
 
 // Sparse reports whether layer i has experts.
@@ -129,6 +136,9 @@ func (c *Config) Validate() error {
 		}
 		if m.AuxLossCoef < 0 || m.ZLossCoef < 0 {
 			bad("aux_loss_coef %v and z_loss_coef %v must not be negative", m.AuxLossCoef, m.ZLossCoef)
+		}
+		if !(m.CapacityFactor >= 0) || !(m.BiasRate >= 0) {
+			bad("the capacity factor %v and the rate of the router's bias %v must not be negative", m.CapacityFactor, m.BiasRate)
 		}
 	}
 	return errors.Join(errs...)

@@ -18,11 +18,11 @@ type Row struct {
 }
 
 // Rows returns the parameters of the model with their stacks taken apart: for each
-// of Params in order, its layers in order.
+// of Arrays in order, its layers in order.
 func (c *Config) Rows() []Row {
 	sparse, dense := c.SparseLayers()
 	var rows []Row
-	for _, p := range c.Params() {
+	for _, p := range c.Arrays() {
 		if p.Axes[0] != AxisLayer {
 			rows = append(rows, Row{p, p.Name, -1})
 			continue
@@ -80,7 +80,7 @@ func (m *Model) Extend(b *graph.Builder, params map[string]*graph.Value, caches 
 	x := m.embed(next.Tokens, params["embed"])
 	for i := range m.Config.Layers {
 		w := weights{}
-		for _, p := range m.Config.Params() {
+		for _, p := range m.Config.Arrays() {
 			if v := params[rowName(p.Name, i)]; v != nil {
 				w[p.Name] = v
 			}

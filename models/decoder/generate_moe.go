@@ -13,7 +13,7 @@ func (m *Model) fewExperts(x *graph.Value, w weights) *graph.Value {
 	B, T, D, k := x.Dim(0), x.Dim(1), x.Dim(2), c.TopK
 	N := B * T
 	rows := graph.Reshape(x, N, D)
-	to := c.route(rows, m.Placement.Weight(w["layers.router"], "layers.router"), m.Options.ForceLoadBalance)
+	to := c.route(rows, m.Placement.Weight(w["layers.router"], "layers.router"), w[RouterBias], m.Options.ForceLoadBalance)
 	matrix := func(name string, expert *graph.Value) *graph.Value {
 		name = "layers.experts." + name
 		return m.Placement.Weight(graph.Squeeze(graph.DynamicSliceDim(w[name], 0, expert, 1), 0), name)

@@ -30,15 +30,20 @@ func planLayers(kinds []bool, multiple int) plan {
 	return best
 }
 
-// layers runs the decoder layers on x. one records a single layer.
-func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, x *graph.Value, one func(x *graph.Value, sparse bool, w weights) (*graph.Value, balance)) (*graph.Value, []balance) {
-	c := &m.Config
-	kinds := make([]bool, c.Layers)
+// kinds tells of this device's layers which are sparse. Every stage has the same.
+func (m *Model) kinds() []bool {
+	kinds := make([]bool, m.Config.Layers/m.Placement.Stages().Devices())
 	for i := range kinds {
-		kinds[i] = c.Sparse(i)
+		kinds[i] = m.Config.Sparse(i)
 	}
+	return kinds
+}
+
+// layers runs this device's decoder layers on x. one records a single layer.
+func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, x *graph.Value, one func(x *graph.Value, sparse bool, w weights) (*graph.Value, balance)) (*graph.Value, []balance) {
+	kinds := m.kinds()
 	keep, every := m.Options.Remat.Policy()
-	p := plan{first: c.Layers}
+	p := plan{first: len(kinds)}
 	if !m.Options.Unroll {
 		p = planLayers(kinds, max(1, every))
 	}
@@ -79,12 +84,9 @@ func (m *Model) layers(b *graph.Builder, params map[string]*graph.Value, x *grap
 			return []*graph.Value{x}, ys
 		})
 		x = carry[0]
-		for len(ys) > 0 {
-			note(balanceOf(ys[:3]))
-			ys = ys[3:]
-		}
+		note(interleave(ys, p.loops))
 	}
-	for i := p.first + p.period*p.loops; i < c.Layers; i++ {
+	for i := p.first + p.period*p.loops; i < len(kinds); i++ {
 		single(i)
 	}
 	return x, balances
@@ -94,14 +96,35 @@ func (r balance) list() []*graph.Value {
 	if r.chosen == nil {
 		return nil
 	}
-	return []*graph.Value{r.chosen, r.probs, r.z}
+	return r.fields()
 }
+
+func (r balance) fields() []*graph.Value { return []*graph.Value{r.chosen, r.probs, r.z, r.dropped} }
 
 func balanceOf(v []*graph.Value) balance {
 	if len(v) == 0 {
 		return balance{}
 	}
-	return balance{v[0], v[1], v[2]}
+	return balance{v[0], v[1], v[2], v[3]}
+}
+
+// interleave puts what the routers of a period did, of every loop, into the order
+// of the layers.
+func interleave(ys []*graph.Value, loops int) balance {
+	fields := len(balance{}.fields())
+	if len(ys) == 0 {
+		return balance{}
+	}
+	var out []*graph.Value
+	for f := range fields {
+		var period []*graph.Value
+		for k := f; k < len(ys); k += fields {
+			period = append(period, ys[k])
+		}
+		x := graph.Stack(1, period...)
+		out = append(out, graph.Reshape(x, append([]int{loops * len(period)}, x.Shape()[2:]...)...))
+	}
+	return balanceOf(out)
 }
 
 // stacks finds the parameters of single layers in their stacks: layers of both
@@ -116,7 +139,7 @@ type stacks struct {
 
 func (m *Model) stacks(params map[string]*graph.Value, kinds []bool) *stacks {
 	s := &stacks{values: params, place: m.Placement, kinds: kinds, rows: map[string][]*graph.Value{}}
-	for _, p := range m.Config.Params() {
+	for _, p := range m.Config.Arrays() {
 		if strings.HasPrefix(p.Name, "layers.") {
 			s.names = append(s.names, p.Name)
 		}
@@ -127,7 +150,7 @@ func (m *Model) stacks(params map[string]*graph.Value, kinds []bool) *stacks {
 // kindOf returns whether a stack holds all layers, or only sparse or dense ones.
 func kindOf(name string) (all, sparse bool) {
 	switch {
-	case name == "layers.router" || strings.HasPrefix(name, "layers.experts."):
+	case name == "layers.router" || name == RouterBias || strings.HasPrefix(name, "layers.experts."):
 		return false, true
 	case name == "layers.w_gate" || name == "layers.w_up" || name == "layers.w_down":
 		return false, false

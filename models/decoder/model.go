@@ -53,47 +53,50 @@ type Loss struct {
 	// Aux and Z are the router's losses, before their coefficients; nil for
 	// dense models.
 	Aux, Z *graph.Value
-	// ExpertTokens is how many tokens each expert got, over all layers, f32 [E].
-	ExpertTokens *graph.Value
+	// ExpertTokens is how many tokens chose each expert, f32 [layers with experts,
+	// E]; Dropped how many of these choices were dropped.
+	ExpertTokens, Dropped *graph.Value
 }
 
-// Loss traces the model on a batch.
+// Flow is what goes from layer to layer: x [B, S, D], and what the routers did with
+// this device's tokens so far (nothing in dense models).
+type Flow struct {
+	X       *graph.Value
+	routers balance // summed over layers
+}
+
+// Values lists the values of a flow; FlowOf makes them one again.
+func (f Flow) Values() []*graph.Value { return append([]*graph.Value{f.X}, f.routers.list()...) }
+
+// FlowOf makes a flow of its values.
+func FlowOf(values []*graph.Value) Flow { return Flow{values[0], balanceOf(values[1:])} }
+
+// Chosen is, over all devices, how many tokens chose each expert in the layers of a
+// stage, f32 [layers with experts, E], and how many of these choices were dropped.
+type Chosen struct{ Tokens, Dropped *graph.Value }
+
+// Loss traces the model on a batch. There must be one stage.
 func (m *Model) Loss(b *graph.Builder, params map[string]*graph.Value, batch Batch) Loss {
-	x, balances := m.hidden(b, params, batch)
-	output := params["output"]
-	if m.Config.TieEmbeddings {
-		output = params["embed"]
-	}
-	p := m.Placement
-	valid := m.part(batch.Valid)
-	own := graph.Sum(m.tokenLoss(p.Enter(x), m.part(batch.Labels), valid, output))
-	l := Loss{
-		Sum: p.Sequences().Sum(own), Tokens: p.Sequences().Sum(graph.Sum(valid)),
-		Own: p.Context().Sum(own), OwnTokens: p.Context().Sum(graph.Sum(valid)),
-	}
-	if len(balances) > 0 {
-		l.Aux, l.Z, l.ExpertTokens = m.routerLosses(balances, x.Dim(0)*x.Dim(1))
-	}
+	f, chosen := m.Stage(b, params, m.Embed(b, params, batch), batch)
+	l := m.Head(b, params, f, batch)
+	l.ExpertTokens, l.Dropped = chosen.Tokens, chosen.Dropped
 	return l
 }
 
-// Logits traces the model on a batch and returns f32 [B, S, V], where V is what
-// this device has of the vocabulary.
-func (m *Model) Logits(b *graph.Builder, params map[string]*graph.Value, batch Batch) *graph.Value {
-	x, _ := m.hidden(b, params, batch)
-	return m.head(m.Placement.Enter(x), params)
-}
-
-func (m *Model) head(x *graph.Value, params map[string]*graph.Value) *graph.Value {
-	if m.Config.TieEmbeddings {
-		return graph.Einsum("bsd,vd->bsv", x, m.Placement.Weight(params["embed"], "embed"), graph.As(dtype.F32))
+// Embed traces what comes before the first layer.
+func (m *Model) Embed(b *graph.Builder, params map[string]*graph.Value, batch Batch) Flow {
+	f := Flow{X: m.embed(m.part(batch.Tokens), params["embed"])}
+	if moe := m.Config.MoE; moe != nil {
+		none := b.Zeros(graph.T(dtype.F32, moe.Experts))
+		zero := b.Scalar(dtype.F32, 0)
+		f.routers = balance{none, none, zero, zero}
 	}
-	return graph.Einsum("bsd,dv->bsv", x, m.Placement.Weight(params["output"], "output"), graph.As(dtype.F32))
+	return f
 }
 
-// hidden returns the normalised output of the last layer, and what the routers
-// did.
-func (m *Model) hidden(b *graph.Builder, params map[string]*graph.Value, batch Batch) (*graph.Value, []balance) {
+// Stage traces the layers that this device has: all, or those of one stage of a
+// pipeline. params has its part of the layers' stacks.
+func (m *Model) Stage(b *graph.Builder, params map[string]*graph.Value, f Flow, batch Batch) (Flow, Chosen) {
 	positions := batch.Positions
 	if positions == nil {
 		positions = b.Iota(graph.T(dtype.S32, batch.Tokens.Dim(1)), 0)
@@ -107,11 +110,73 @@ func (m *Model) hidden(b *graph.Builder, params map[string]*graph.Value, batch B
 		attend:  func(q, k, v *graph.Value) *graph.Value { return m.attend(q, k, v, segments) },
 		experts: m.experts,
 	}
-	x := m.embed(m.part(batch.Tokens), params["embed"])
-	x, balances := m.layers(b, params, x, func(x *graph.Value, sparse bool, w weights) (*graph.Value, balance) {
+	x, balances := m.layers(b, params, f.X, func(x *graph.Value, sparse bool, w weights) (*graph.Value, balance) {
 		return m.layer(x, sparse, w, parts)
 	})
-	return m.lastNorm(x, params), balances
+	if len(balances) == 0 {
+		return Flow{x, f.routers}, Chosen{}
+	}
+	r, group := stacked(balances), m.Placement.Tokens()
+	return Flow{x, f.routers.plus(r)}, Chosen{group.Sum(r.chosen), group.Sum(graph.Sum(r.dropped))}
+}
+
+// Head traces what comes after the last layer. In a pipeline, whose last stage
+// alone has the right flow, all stages take a share of the tokens.
+func (m *Model) Head(b *graph.Builder, params map[string]*graph.Value, f Flow, batch Batch) Loss {
+	p := m.Placement
+	stages := p.Stages()
+	labels, valid := m.shareOf(m.part(batch.Labels)), m.shareOf(m.part(batch.Valid))
+	x := f.X
+	if !stages.Alone() {
+		x = stages.Scatter(stages.FromLast(x), 1)
+	}
+	output := params["output"]
+	if m.Config.TieEmbeddings {
+		output = params["embed"]
+	}
+	sum := graph.Sum(m.tokenLoss(p.Enter(m.lastNorm(x, params)), labels, valid, output))
+	tokens := graph.Sum(valid)
+	over := func(v *graph.Value, groups ...Group) *graph.Value {
+		for _, g := range groups {
+			v = g.Sum(v)
+		}
+		return v
+	}
+	l := Loss{
+		Sum: over(sum, stages, p.Sequences()), Tokens: over(tokens, stages, p.Sequences()),
+		Own: over(sum, stages, p.Context()), OwnTokens: over(tokens, stages, p.Context()),
+	}
+	if f.routers.chosen != nil {
+		l.Aux, l.Z = m.routerLosses(f.routers, f.X.Dim(0)*f.X.Dim(1))
+	}
+	return l
+}
+
+// shareOf takes, of what [B, S] all devices of Tensor have of a sequence, that of
+// the tokens of which this device's stage computes the loss.
+func (m *Model) shareOf(x *graph.Value) *graph.Value {
+	stages, tensor := m.Placement.Stages(), m.Placement.Tensor().Devices()
+	if stages.Alone() {
+		return x
+	}
+	B, each := x.Dim(0), x.Dim(1)/(tensor*stages.Size)
+	x = graph.Reshape(x, B, tensor, stages.Size, each)
+	x = graph.DynamicSliceDim(x, 2, stages.Index(x.Builder()), 1)
+	return graph.Reshape(x, B, tensor*each)
+}
+
+// Logits traces the model on a batch and returns f32 [B, S, V], where V is what
+// this device has of the vocabulary. There must be one stage.
+func (m *Model) Logits(b *graph.Builder, params map[string]*graph.Value, batch Batch) *graph.Value {
+	f, _ := m.Stage(b, params, m.Embed(b, params, batch), batch)
+	return m.head(m.Placement.Enter(m.lastNorm(f.X, params)), params)
+}
+
+func (m *Model) head(x *graph.Value, params map[string]*graph.Value) *graph.Value {
+	if m.Config.TieEmbeddings {
+		return graph.Einsum("bsd,vd->bsv", x, m.Placement.Weight(params["embed"], "embed"), graph.As(dtype.F32))
+	}
+	return graph.Einsum("bsd,dv->bsv", x, m.Placement.Weight(params["output"], "output"), graph.As(dtype.F32))
 }
 
 // part takes this device's tokens of whole sequences [B, S], or of what is the same

@@ -1,6 +1,8 @@
 package decoder
 
 import (
+	"math"
+
 	"titan/dtype"
 	"titan/graph"
 )
@@ -15,9 +17,10 @@ type routing struct {
 }
 
 // route takes the softmax over all experts in f32 and keeps the best TopK. The
-// choice has no derivative, the kept probabilities do. With balance, tokens go
+// choice has no derivative, the kept probabilities do. bias f32 [E], if there is
+// one, is added to the probabilities for the choice only. With balance, tokens go
 // round the experts regardless of the router, which keeps its probabilities.
-func (m *MoE) route(x, router *graph.Value, balance bool) routing {
+func (m *MoE) route(x, router, bias *graph.Value, balance bool) routing {
 	b := x.Builder()
 	N, E := x.Dim(0), m.Experts
 	logits := graph.Einsum("nd,de->ne", x, router, graph.As(dtype.F32))
@@ -25,6 +28,9 @@ func (m *MoE) route(x, router *graph.Value, balance bool) routing {
 	r := routing{probs: probs, lse: graph.LogSumExp(logits, -1)}
 	classes := b.Iota(graph.T(dtype.S32, N, E), 1)
 	left := graph.StopGradient(probs)
+	if bias != nil {
+		left = graph.Add(left, graph.StopGradient(bias))
+	}
 	var experts, weights []*graph.Value
 	for k := range m.TopK {
 		// Few of many experts: finding the largest several times costs less than
@@ -38,7 +44,7 @@ func (m *MoE) route(x, router *graph.Value, balance bool) routing {
 		}
 		here := graph.Equal(classes, graph.ExpandDims(e, -1))
 		w := graph.Sum(graph.Select(here, probs, b.Scalar(dtype.F32, 0)), -1)
-		left = graph.Select(here, b.Scalar(dtype.F32, -1), left)
+		left = graph.Select(here, b.Scalar(dtype.F32, -math.MaxFloat32), left)
 		one := graph.Convert(here, dtype.F32)
 		if r.chosen == nil {
 			r.chosen = one
@@ -57,9 +63,10 @@ func (m *MoE) route(x, router *graph.Value, balance bool) routing {
 // balance holds, for one layer, what the router's losses and metrics are made of:
 // sums over this device's tokens.
 type balance struct {
-	chosen *graph.Value // f32 [E]: tokens that went to the expert
-	probs  *graph.Value // f32 [E]
-	z      *graph.Value // f32: squared log of the softmax's denominator
+	chosen  *graph.Value // f32 [E]: tokens that chose the expert
+	probs   *graph.Value // f32 [E]
+	z       *graph.Value // f32: squared log of the softmax's denominator
+	dropped *graph.Value // f32: choices for which the expert had no room
 }
 
 // experts is the feed-forward layer with experts: x [B, S, D], the layer's
@@ -68,7 +75,7 @@ func (m *Model) experts(x *graph.Value, w weights) (*graph.Value, balance) {
 	c, p := m.Config.MoE, m.Placement
 	B, S, D := x.Dim(0), x.Dim(1), x.Dim(2)
 	router := p.Weight(w["layers.router"], "layers.router")
-	to := c.route(graph.Reshape(x, B*S, D), router, m.Options.ForceLoadBalance)
+	to := c.route(graph.Reshape(x, B*S, D), router, w[RouterBias], m.Options.ForceLoadBalance)
 	// rows brings what [B·S, n] holds of this device's tokens to all that share the
 	// experts' width.
 	rows := func(v *graph.Value, n int) *graph.Value {
@@ -79,39 +86,52 @@ func (m *Model) experts(x *graph.Value, w weights) (*graph.Value, balance) {
 	y := groupedFFN{experts: c.Experts, topK: c.TopK, block: m.Options.ExpertBlock, place: p, names: names}.
 		apply(rows(x, D), rows(to.weights, c.TopK), rows(to.experts, c.TopK), w[names[0]], w[names[1]], w[names[2]])
 	y = p.Leave(graph.Reshape(y, B, y.Dim(0)/B, D))
-	return y, balance{graph.StopGradient(graph.Sum(to.chosen, 0)), graph.Sum(to.probs, 0), graph.Sum(graph.Square(to.lse))}
+	return y, balance{graph.StopGradient(graph.Sum(to.chosen, 0)), graph.Sum(to.probs, 0), graph.Sum(graph.Square(to.lse)), x.Builder().Scalar(dtype.F32, 0)}
+}
+
+// stacked puts what the routers of some layers did together, layers first.
+func stacked(ls []balance) balance {
+	var rows [4][]*graph.Value // of the fields, over layers
+	for _, l := range ls {
+		for f, x := range l.fields() {
+			if l.chosen.Rank() == 1 { // of a single layer
+				x = graph.ExpandDims(x, 0)
+			}
+			rows[f] = append(rows[f], x)
+		}
+	}
+	return balanceOf([]*graph.Value{graph.Concat(0, rows[0]...), graph.Concat(0, rows[1]...), graph.Concat(0, rows[2]...), graph.Concat(0, rows[3]...)})
+}
+
+// plus adds what the routers of further layers did, layers first.
+func (r balance) plus(layers balance) balance {
+	return balance{
+		graph.Add(r.chosen, graph.Sum(layers.chosen, 0)), graph.Add(r.probs, graph.Sum(layers.probs, 0)),
+		graph.Add(r.z, graph.Sum(layers.z)), graph.Add(r.dropped, graph.Sum(layers.dropped)),
+	}
 }
 
 // routerLosses returns the load-balancing loss of Switch Transformers (Fedus et
 // al., 2021) over all layers together, as Hugging Face computes it: E times the
 // sum over experts of the share of tokens times the mean probability; and the
-// z-loss (Zoph et al., 2022), the mean squared log of the denominators.
-// It also returns how many tokens each expert got. own is the number of tokens
-// that this device routes in every layer.
-func (m *Model) routerLosses(ls []balance, own int) (aux, z, chosen *graph.Value) {
-	experts, group := m.Config.MoE.Experts, m.Placement.Tokens()
-	var probs, squares *graph.Value
-	layers := 0
-	add := func(sum **graph.Value, x *graph.Value) {
-		if *sum == nil {
-			*sum = x
-		} else {
-			*sum = graph.Add(*sum, x)
-		}
-	}
-	for _, l := range ls {
-		if l.chosen.Rank() == 2 { // [n, E] of n scanned layers
-			layers += l.chosen.Dim(0)
-			l = balance{graph.Sum(l.chosen, 0), graph.Sum(l.probs, 0), graph.Sum(l.z)}
-		} else {
-			layers++
-		}
-		add(&chosen, l.chosen)
-		add(&probs, l.probs)
-		add(&squares, l.z)
-	}
-	chosen, probs, squares = group.Sum(chosen), group.Sum(probs), group.Sum(squares)
-	total := chosen.Builder().Scalar(dtype.F32, float64(own)*float64(group.Devices())*float64(layers))
-	aux = graph.MulScalar(graph.Sum(graph.Mul(graph.Div(chosen, total), graph.Div(probs, total))), float64(experts))
-	return aux, graph.Div(squares, total), chosen
+// z-loss (Zoph et al., 2022), the mean squared log of the denominators. r is summed
+// over layers, own is the number of tokens that this device routes in every layer.
+func (m *Model) routerLosses(r balance, own int) (aux, z *graph.Value) {
+	group, stages := m.Placement.Tokens(), m.Placement.Stages()
+	sum := func(x *graph.Value) *graph.Value { return group.Sum(stages.Sum(stages.FromLast(x))) }
+	sparse, _ := m.Config.SparseLayers()
+	total := r.z.Builder().Scalar(dtype.F32, float64(own)*float64(group.Devices())*float64(len(sparse)))
+	share := graph.Div(sum(r.chosen), total)
+	aux = graph.MulScalar(graph.Sum(graph.Mul(share, graph.Div(sum(r.probs), total))), float64(m.Config.MoE.Experts))
+	return aux, graph.Div(sum(r.z), total)
+}
+
+// BalanceRouter returns the router's biases after a step in which so many tokens
+// chose each expert: bias and chosen f32 [layers, E]. An expert with more than its
+// share is made less attractive by rate and one with fewer more, which balances
+// experts without a loss that pulls at the model (Wang et al., 2024, "Auxiliary-
+// Loss-Free Load Balancing Strategy for Mixture-of-Experts"; DeepSeek-V3).
+func BalanceRouter(bias, chosen *graph.Value, rate float64) *graph.Value {
+	mean := graph.ExpandDims(graph.Mean(chosen, -1), -1)
+	return graph.Add(bias, graph.MulScalar(graph.Sign(graph.Sub(mean, chosen)), rate))
 }

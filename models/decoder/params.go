@@ -105,6 +105,23 @@ func (c *Config) Params() []Param {
 	return ps
 }
 
+// RouterBias is the stack of biases that each expert's score has when tokens choose
+// their experts, f32 [sparse layers, E]; see BalanceRouter.
+const RouterBias = "layers.router_bias"
+
+// Buffers returns, like Params, the arrays besides parameters that the model reads
+// and training changes without a gradient.
+func (c *Config) Buffers() []Param {
+	sparse, _ := c.SparseLayers()
+	if len(sparse) == 0 || c.MoE.BiasRate == 0 {
+		return nil
+	}
+	return []Param{{RouterBias, []int{len(sparse), c.MoE.Experts}, []string{AxisLayer, ""}, Init{}}}
+}
+
+// Arrays returns Params, then Buffers: all that the model reads besides the batch.
+func (c *Config) Arrays() []Param { return append(c.Params(), c.Buffers()...) }
+
 // Count returns the number of parameters: all, those of the input embedding, and
 // those of routed experts.
 func (c *Config) Count() (all, embedding, routed int64) {

@@ -45,6 +45,9 @@ func (m *Family) Fits(c decoder.Config) error {
 	if (c.MoE != nil) != m.Experts {
 		bad("has experts: %v, and this model has: %v", m.Experts, c.MoE != nil)
 	}
+	if len(c.Buffers()) > 0 {
+		bad("has no bias on the router's choice (moe.load_balance = \"bias\")")
+	}
 	return errors.Join(append(errs, c.Validate())...)
 }
 
