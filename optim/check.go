@@ -22,6 +22,9 @@ func (o *Optimizer) check(b *graph.Builder, in Inputs) {
 			}
 		}
 	}
+	if in.Specs != nil && len(in.Specs) != len(o.params) {
+		b.Fail("optim: Update has %d specs for %d parameters", len(in.Specs), len(o.params))
+	}
 	for i, s := range o.state {
 		if want := graph.T(s.DType, s.Shape...); !in.State[i].Type().Equal(want) {
 			b.Fail("optim: %s is %v and must be %v", s.Name, in.State[i].Type(), want)

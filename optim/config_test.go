@@ -36,7 +36,8 @@ func keys(t *testing.T, err error) []string {
 
 func TestDefaultsAreTorchTitans(t *testing.T) {
 	c, s := optim.Defaults(), optim.DefaultSchedule()
-	require.Equal(t, optim.Config{Name: "AdamW", LR: 8e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, StateDType: "float32", SkipNonfinite: true}, c)
+	require.Equal(t, optim.Config{Name: "AdamW", LR: 8e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, StateDType: "float32", SkipNonfinite: true,
+		MuonMomentum: 0.95, MuonNesterov: true, MuonNSSteps: 5, MuonNSDType: "bfloat16", MuonEps: 1e-7, MuonAdjustLR: "match_rms_adamw"}, c)
 	require.Equal(t, optim.Schedule{WarmupSteps: 200, TotalSteps: -1, DecayType: "linear"}, s)
 	require.NoError(t, c.Validate())
 	require.NoError(t, s.Validate())
@@ -111,9 +112,9 @@ func TestParameterGroups(t *testing.T) {
 	o, err := optim.New(cfg, optim.DefaultSchedule(), 1000, 1, smallParams)
 	require.NoError(t, err)
 	require.Equal(t, []optim.GroupInfo{
-		{LR: 8e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, Params: []string{"embed"}},
-		{Pattern: `^layers\.norm$`, LR: 1, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, Params: []string{"layers.norm"}},
-		{Pattern: "layers", LR: 16e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Params: []string{"layers.w"}},
+		{Name: "AdamW", Optimizer: "AdamW", LR: 8e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, Params: []string{"embed"}},
+		{Name: `^layers\.norm$`, Pattern: `^layers\.norm$`, Optimizer: "AdamW", LR: 1, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, Params: []string{"layers.norm"}},
+		{Name: "layers", Pattern: "layers", Optimizer: "AdamW", LR: 16e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Params: []string{"layers.w"}},
 	}, o.Groups())
 	require.Equal(t, []float32{8e-4 / 200, 1.0 / 200, 16e-4 / 200}, o.Rates(0))
 	require.Equal(t, 8e-4, o.LR(199))

@@ -1,4 +1,4 @@
-// Package optim updates parameters from gradients: AdamW with clipping by the
+// Package optim updates parameters from gradients: AdamW and Muon with clipping by the
 // global norm, a schedule of the learning rate, and groups of parameters with
 // settings of their own.
 //

@@ -27,6 +27,8 @@ type setup struct {
 	dtype   dtype.DType // of the parameters
 	loss    bool        // the program takes a loss as well
 	fused   bool        // written as for a TPU
+	silent  bool        // Update is not told the specs
+	split   *float64    // flops a byte costs, for Muon
 }
 
 func newSetup(params ...optim.Param) setup {
@@ -37,6 +39,9 @@ func (s setup) optimizer(t testing.TB) *optim.Optimizer {
 	t.Helper()
 	o, err := optim.New(s.cfg, s.sched, s.steps, s.maxNorm, s.params)
 	require.NoError(t, err)
+	if s.split != nil {
+		optim.SetFlopsPerByte(o, *s.split)
+	}
 	return o
 }
 
@@ -71,6 +76,9 @@ func (s setup) trace(t testing.TB, o *optim.Optimizer) (*graph.Module, error) {
 		}
 		for i, p := range s.params {
 			in.Grads = append(in.Grads, b.Input("grad."+p.Name, graph.T(dtype.F32, p.Shape...), port(s.spec(i))...))
+		}
+		if s.mesh != nil && !s.silent {
+			in.Specs = s.specs
 		}
 		specs := make([]sharding.Spec, len(o.State()))
 		for i, v := range o.State() {

@@ -2,13 +2,10 @@ package optim
 
 import (
 	"errors"
-	"fmt"
 	"math"
-	"regexp"
 	"slices"
 
 	"titan/dtype"
-	"titan/internal/nearest"
 	"titan/internal/recipekey"
 )
 
@@ -16,12 +13,20 @@ import (
 type Param struct {
 	Name  string
 	Shape []int
+	// Axes names each dimension ("layer", "embed", "heads", "head_dim", …), as the
+	// rules of sharding do. Muon reads from it what the matrices are: leading axes
+	// "layer" and "expert" count them, "head_dim" belongs to the axis before it,
+	// "vocab" marks what stays with AdamW. Without Muon it may be nil.
+	Axes []string
 }
 
 // StateVar is an array that the optimizer carries from step to step. All begin
 // as zeros.
 type StateVar struct {
-	Name string // "optim.m.<parameter>", "optim.v.<parameter>", "optim.step", "optim.skipped"
+	// Name is "optim.m.<parameter>": AdamW's first moment or Muon's momentum, both a
+	// decaying mean of gradients; "optim.v.<parameter>": AdamW's second moment;
+	// "optim.step" or "optim.skipped".
+	Name string
 	// Param is the position of the parameter that a moment belongs to, and so is
 	// split like; -1 for the counters.
 	Param int
@@ -36,13 +41,6 @@ const (
 	SkippedName = "optim.skipped"
 )
 
-// GroupInfo says what one group of parameters is trained with, for the log.
-type GroupInfo struct {
-	Pattern                            string // "" for the parameters that no pattern matches
-	LR, Beta1, Beta2, Eps, WeightDecay float64
-	Params                             []string
-}
-
 // Optimizer updates a fixed list of parameters.
 type Optimizer struct {
 	params  []Param
@@ -53,11 +51,8 @@ type Optimizer struct {
 	notes   []string
 	maxNorm float64
 	skip    bool
-}
-
-type group struct {
-	pattern string
-	settings
+	second  []int // by parameter, the position of its second moment in state; -1 for none
+	muon    muon
 }
 
 // New resolves a recipe's sections for a model. steps is training.steps, which
@@ -77,23 +72,26 @@ func New(cfg Config, sched Schedule, steps int, maxNorm float64, params []Param)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	moment, err := stateDType(cfg.StateDType)
+	moment, err := floatType("optimizer.state_dtype", cfg.StateDType)
 	if err != nil {
 		return nil, err
 	}
 	o := &Optimizer{params: slices.Clone(params), maxNorm: maxNorm, skip: cfg.SkipNonfinite}
 	o.curve, o.notes = sched.Curve(steps)
-	if o.group, err = assign(cfg.ParamGroups, params); err != nil {
+	if o.muon, err = newMuon(cfg); err != nil {
 		return nil, err
 	}
-	base := settings{lr: cfg.LR, beta1: cfg.Beta1, beta2: cfg.Beta2, eps: cfg.Eps, decay: cfg.WeightDecay}
-	o.groups = []group{{"", base}}
-	for _, g := range cfg.ParamGroups {
-		o.groups = append(o.groups, group{g.Pattern, g.over(base)})
+	if err := o.arrange(cfg); err != nil {
+		return nil, err
 	}
-	for _, kind := range []string{"m", "v"} {
-		for i, p := range params {
-			o.state = append(o.state, StateVar{"optim." + kind + "." + p.Name, i, moment, slices.Clone(p.Shape)})
+	for i, p := range params {
+		o.state = append(o.state, StateVar{"optim.m." + p.Name, i, moment, slices.Clone(p.Shape)})
+	}
+	o.second = make([]int, len(params))
+	for i, p := range params {
+		if o.second[i] = -1; !o.groups[o.group[i]].muon {
+			o.second[i] = len(o.state)
+			o.state = append(o.state, StateVar{"optim.v." + p.Name, i, moment, slices.Clone(p.Shape)})
 		}
 	}
 	o.state = append(o.state,
@@ -102,45 +100,9 @@ func New(cfg Config, sched Schedule, steps int, maxNorm float64, params []Param)
 	return o, nil
 }
 
-// assign returns for each parameter 1 + the position of its group, or 0.
-func assign(groups []Group, params []Param) ([]int, error) {
-	names := make([]string, len(params))
-	for i, p := range params {
-		names[i] = p.Name
-	}
-	out := make([]int, len(params))
-	var errs []error
-	for i, g := range groups {
-		key := fmt.Sprintf("optimizer.param_groups[%d].pattern", i)
-		re, err := regexp.Compile(g.Pattern)
-		if err != nil {
-			return nil, recipekey.Errorf(key, "%q: %v", g.Pattern, err)
-		}
-		matched, taken := 0, 0
-		for j, name := range names {
-			if !re.MatchString(name) {
-				continue
-			}
-			matched++
-			if out[j] != 0 {
-				taken = out[j]
-				continue
-			}
-			out[j] = i + 1
-		}
-		switch {
-		case matched == 0:
-			errs = append(errs, recipekey.Errorf(key, "%q matches no parameter%s", g.Pattern, nearest.Hint(g.Pattern, names)))
-		case !slices.Contains(out, i+1):
-			errs = append(errs, recipekey.Errorf(key, "%q has no parameter left: the first group that matches counts, and %q (param_groups[%d]) comes before; put the narrower pattern first",
-				g.Pattern, groups[taken-1].Pattern, taken-1))
-		}
-	}
-	return out, errors.Join(errs...)
-}
-
 // State lists the arrays that Update takes and returns, in order: the first
-// moments, the second moments, the counters of steps and of skipped steps.
+// moments and momenta, the second moments, the counters of steps and of skipped
+// steps.
 func (o *Optimizer) State() []StateVar { return slices.Clone(o.state) }
 
 // Curve is the schedule.
@@ -149,29 +111,13 @@ func (o *Optimizer) Curve() Curve { return o.curve }
 // Notes are remarks on the recipe for the log, such as a warm-up that was cut.
 func (o *Optimizer) Notes() []string { return slices.Clone(o.notes) }
 
-// Groups describes the groups that have parameters, the rest first.
-func (o *Optimizer) Groups() []GroupInfo {
-	var out []GroupInfo
-	for i, g := range o.groups {
-		info := GroupInfo{g.pattern, g.lr, g.beta1, g.beta2, g.eps, g.decay, nil}
-		for j, p := range o.params {
-			if o.group[j] == i {
-				info.Params = append(info.Params, p.Name)
-			}
-		}
-		if info.Params != nil {
-			out = append(out, info)
-		}
-	}
-	return out
-}
-
 // LR is [optimizer] lr as scheduled for a step, counted from 0: what the log
 // reports.
 func (o *Optimizer) LR(step int) float64 { return o.groups[0].lr * o.curve.Factor(step) }
 
 // Rates are the learning rates of a step, counted from 0: the argument lr of
-// Update, one for each group, the parameters that no pattern matches first.
+// Update, one for each group: first AdamW's outside all patterns, with
+// parameters or not, then those of [Optimizer.Groups].
 //
 // They are computed here, in float64 and rounded once, and not on the device:
 // so they are the same bits on every platform and mesh, whatever the device's

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"titan/graph"
+	"titan/sharding"
 )
 
 // Inputs are the values of one step.
@@ -14,6 +15,10 @@ type Inputs struct {
 	// of the loss, which are computed with in f32. State is as [Optimizer.State]
 	// lists it.
 	Params, Grads, State []*graph.Value
+	// Specs says how each parameter lies on the program's mesh, its gradient and
+	// its state with it. Muon shares its work out by it; it may be nil where Muon
+	// updates nothing or the mesh has one device.
+	Specs []sharding.Spec
 	// Loss may be nil. If it is not, an update whose loss is not finite is
 	// skipped, too.
 	Loss *graph.Value
@@ -38,23 +43,38 @@ type Results struct {
 // LRType is the type of the learning rates that Update takes.
 func (o *Optimizer) LRType() graph.Type { return graph.T(graph.F32, len(o.groups)) }
 
-// Update records one step of AdamW (Loshchilov and Hutter, 2019) with clipping
-// by the global norm, for t = updates applied so far + 1:
+// Update records one step with clipping by the global norm, for t = updates
+// applied so far + 1:
 //
 //	g ← g · min(1, max_norm / (‖g‖ + 1e-6))
 //	p ← p · (1 - lr · weight_decay)
+//
+// then, of AdamW (Loshchilov and Hutter, 2019),
+//
 //	m ← β₁ m + (1-β₁) g,   v ← β₂ v + (1-β₂) g²
 //	p ← p - lr · (m / (1-β₁ᵗ)) / (√(v / (1-β₂ᵗ)) + ε)
 //
+// or, of Muon (Jordan et al., 2024; Liu et al., 2025), for each matrix,
+//
+//	m ← μ m + (1-μ) g,   u ← μ m + (1-μ) g (without Nesterov: u ← m)
+//	X ← u / max(‖u‖, ε), then k times: A ← X Xᵀ, X ← a X + (b A + c A²) X
+//	p ← p - lr · adjust · X
+//
+// with (a, b, c) = (3.4445, -4.7750, 2.0315), Frobenius norms, and adjust as the
+// recipe's muon_adjust_lr says. Where there are more rows than columns, Xᵀ takes
+// the place of X.
+//
 // It is computed in f32 and rounded to the types in which parameters and moments
-// are stored. Where the norm or the loss is not finite (the norm also if it
-// exceeds about 1e19, as its square is no f32 then) and the recipe says
-// skip_nonfinite, parameters and moments stay as they are, bit for bit, and the
-// skipped counter advances instead of the step counter.
+// are stored; of X the products are formed in muon_ns_dtype and summed in f32.
+// Nothing is rounded stochastically: parameters are f32 as a rule, and moments
+// are means in which roundings to nearest cancel. Where the norm or the loss is
+// not finite (the norm also if it exceeds about 1e19, as its square is no f32
+// then) and the recipe says skip_nonfinite, parameters and moments stay as they
+// are, bit for bit, and the skipped counter advances instead of the step counter.
 func (o *Optimizer) Update(b *graph.Builder, in Inputs) Results {
-	n := len(o.params)
+	n, counters := len(o.params), len(o.state)-2
 	o.check(b, in)
-	step, skipped := in.State[2*n], in.State[2*n+1]
+	step, skipped := in.State[counters], in.State[counters+1]
 	t := graph.AddScalar(step, 1)
 
 	var r Results
@@ -82,6 +102,18 @@ func (o *Optimizer) Update(b *graph.Builder, in Inputs) Results {
 	}
 	rates := make([]*rate, len(o.groups))
 	r.State = make([]*graph.Value, len(in.State))
+	r.Params = make([]*graph.Value, n)
+	barrier := func(xs ...*graph.Value) []*graph.Value {
+		if in.MomentsFirst {
+			return graph.Barrier(xs...)
+		}
+		return xs
+	}
+	// store computes with moments as they are stored.
+	store := func(next, old *graph.Value) *graph.Value { return keep(graph.Convert(next, old.DType()), old) }
+	f32 := func(x *graph.Value) *graph.Value { return graph.Convert(x, graph.F32) }
+	var matrix []int // parameters that Muon updates
+	var directions []*graph.Value
 	for i, p := range in.Params {
 		k := o.group[i]
 		if rates[k] == nil {
@@ -91,30 +123,38 @@ func (o *Optimizer) Update(b *graph.Builder, in Inputs) Results {
 		if scale != nil {
 			g = graph.Mul(g, scale)
 		}
-		oldM, oldV := in.State[i], in.State[n+i]
-		m, v := rates[k].moments(g, graph.Convert(oldM, graph.F32), graph.Convert(oldV, graph.F32))
-		m = keep(graph.Convert(m, oldM.DType()), oldM)
-		v = keep(graph.Convert(v, oldV.DType()), oldV)
-		if in.MomentsFirst {
-			mv := graph.Barrier(m, v)
-			m, v = mv[0], mv[1]
+		oldM := in.State[i]
+		if o.groups[k].muon {
+			m := barrier(store(rates[k].moment(g, f32(oldM)), oldM))[0]
+			r.State[i] = m
+			matrix, directions = append(matrix, i), append(directions, o.muon.direction(rates[k], g, f32(m)))
+			continue
 		}
-		next := rates[k].adamw(graph.Convert(p, graph.F32), graph.Convert(m, graph.F32), graph.Convert(v, graph.F32))
-		r.Params = append(r.Params, keep(graph.Convert(next, p.DType()), p))
-		r.State[i], r.State[n+i] = m, v
+		oldV := in.State[o.second[i]]
+		m, v := rates[k].moments(g, f32(oldM), f32(oldV))
+		mv := barrier(store(m, oldM), store(v, oldV))
+		next := rates[k].adamw(f32(p), f32(mv[0]), f32(mv[1]))
+		r.Params[i] = store(next, p)
+		r.State[i], r.State[o.second[i]] = mv[0], mv[1]
 	}
-	r.State[2*n] = keep(t, step)
-	r.State[2*n+1] = skipped
+	for j, x := range o.orthogonalize(b, in, matrix, directions) {
+		i := matrix[j]
+		view, _ := o.params[i].matrices()
+		r.Params[i] = store(o.muon.apply(rates[o.group[i]], f32(in.Params[i]), x, view), in.Params[i])
+	}
+	r.State[counters] = keep(t, step)
+	r.State[counters+1] = skipped
 	if ok != nil {
-		r.State[2*n+1] = graph.Select(ok, skipped, graph.AddScalar(skipped, 1))
+		r.State[counters+1] = graph.Select(ok, skipped, graph.AddScalar(skipped, 1))
 	}
-	r.Skipped = r.State[2*n+1]
+	r.Skipped = r.State[counters+1]
 	return r
 }
 
 // rate holds a group's scalars of one step.
 type rate struct {
 	settings
+	lr      *graph.Value
 	decay   *graph.Value // 1 - lr·weight_decay; nil for 1
 	size    *graph.Value // lr / (1-β₁ᵗ)
 	rsqrtC2 *graph.Value // 1/√(1-β₂ᵗ)
@@ -123,9 +163,12 @@ type rate struct {
 func (g group) rate(lrs *graph.Value, k int, t *graph.Value) *rate {
 	b := lrs.Builder()
 	lr := graph.Reshape(graph.SliceDim(lrs, 0, k, k+1))
-	r := &rate{settings: g.settings}
+	r := &rate{settings: g.settings, lr: lr}
 	if g.settings.decay != 0 {
 		r.decay = graph.Sub(b.Scalar(graph.F32, 1), graph.MulScalar(lr, g.settings.decay))
+	}
+	if g.muon {
+		return r
 	}
 	r.size = graph.Div(lr, correction(g.beta1, t))
 	r.rsqrtC2 = graph.Rsqrt(correction(g.beta2, t))
