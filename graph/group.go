@@ -79,3 +79,14 @@ func (g Group) Spread(x *Value) *Value {
 	}
 	return Spread(x, g.Axes...)
 }
+
+// FromLast is x on the last device of the group and zero on the others: what is
+// added up then is the last one's alone.
+func (g Group) FromLast(x *Value) *Value {
+	if g.Alone() {
+		return x
+	}
+	b := x.b()
+	last := Equal(g.Index(b), b.Int(S32, int64(g.Size-1)))
+	return Select(last, x, b.Scalar(x.typ.DType, 0))
+}

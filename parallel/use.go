@@ -100,6 +100,9 @@ func (p *Plan) Context() graph.Group { return p.group(AxisContext) }
 // Experts is the devices that share out the experts.
 func (p *Plan) Experts() graph.Group { return p.group(AxisExpert) }
 
+// Stages is the devices that share out the layers.
+func (p *Plan) Stages() graph.Group { return p.group(AxisPipeline) }
+
 // Sequences is the devices that have different sequences, or parts of them.
 func (p *Plan) Sequences() graph.Group {
 	return p.group(AxisReplicate, AxisShard, AxisExpert, AxisContext)

@@ -44,6 +44,7 @@ type Placement interface {
 	Tensor() Group  // shares out heads, feed-forward width and vocabulary
 	Context() Group // shares out the tokens of a sequence; see contextAttention
 	Experts() Group // shares out the experts; its devices hold different tokens
+	Stages() Group  // shares out the layers, in order
 	// Tokens are all devices that hold different tokens between blocks, Tensor
 	// among them; Sequences those that hold different tokens after Enter.
 	Tokens() Group
@@ -97,6 +98,9 @@ func (s Single) Context() Group { return Group{} }
 
 // Experts is one device.
 func (s Single) Experts() Group { return Group{} }
+
+// Stages is one device.
+func (s Single) Stages() Group { return Group{} }
 
 // Tokens is one device.
 func (s Single) Tokens() Group { return Group{} }
