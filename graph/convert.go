@@ -89,8 +89,7 @@ func ReducePrecision(x *Value, exponent, mantissa int) *Value {
 	return x.b().emit1(opReducePrecision, precisionAttr{exponent, mantissa}, x)
 }
 
-// wider returns the float type of the two that holds more: the one with more
-// mantissa bits, then with more bytes.
+// wider returns the smallest float type that holds what both do.
 func wider(a, b DType) DType {
 	if a.Size() != b.Size() {
 		if a.Size() > b.Size() {
@@ -104,8 +103,8 @@ func wider(a, b DType) DType {
 	if a.Size() == 2 && a.IsFloat() && b.IsFloat() { // f16 and bf16: neither holds the other
 		return F32
 	}
-	if a.MantissaBits() >= b.MantissaBits() {
-		return a
+	if a.Size() == 1 && a.IsFloat() && b.IsFloat() { // e4m3 and e5m2: nor here
+		return BF16
 	}
-	return b
+	return a
 }

@@ -25,7 +25,8 @@ func WithPrecision(p Precision) EinsumOption { return func(o *einsumOptions) { o
 // batch dimension; a letter in one operand only, and not in the result, is
 // summed first.
 //
-// Operands of different float types are brought to the wider one.
+// Operands of different float types are brought to the wider one. The two 8-bit
+// types, of which neither holds the other, are multiplied as they are.
 func Einsum(spec string, x, y *Value, opts ...EinsumOption) *Value {
 	if x == nil || y == nil {
 		mistake("einsum", "%q: operand is nil", spec)
@@ -73,7 +74,8 @@ func Einsum(spec string, x, y *Value, opts ...EinsumOption) *Value {
 	}
 	x, xs = sumLone(x, xs, ys+out)
 	y, ys = sumLone(y, ys, xs+out)
-	if x.typ.DType.IsFloat() && y.typ.DType.IsFloat() && x.typ.DType != y.typ.DType {
+	eight := x.typ.DType.Size() == 1 && y.typ.DType.Size() == 1
+	if x.typ.DType.IsFloat() && y.typ.DType.IsFloat() && x.typ.DType != y.typ.DType && !eight {
 		x, y = matchFloat(x, y)
 	}
 	return contract(xs, ys, out, x, y, o)

@@ -212,16 +212,15 @@ func (m *Model) layer(x *graph.Value, sparse bool, w weights, parts layerParts) 
 	c, p := &m.Config, m.Placement
 	use := func(name string) *graph.Value { return p.Weight(w[name], name) }
 	h := p.Enter(rmsNorm(x, use("layers.attn_norm"), c.NormEps))
-	q := graph.Einsum("bsd,dhk->bshk", h, use("layers.wq"))
-	k := graph.Einsum("bsd,dhk->bshk", h, use("layers.wk"))
-	v := graph.Einsum("bsd,dhk->bshk", h, use("layers.wv"))
+	qkv := m.project("bsd,dhk->bshk", h, w, "layers.wq", "layers.wk", "layers.wv")
+	q, k, v := qkv[0], qkv[1], qkv[2]
 	if c.QKNorm {
 		q = rmsNorm(q, use("layers.q_norm"), c.NormEps)
 		k = rmsNorm(k, use("layers.k_norm"), c.NormEps)
 	}
 	q, k, v = graph.Name(parts.turn.apply(q), NameQ), graph.Name(parts.turn.apply(k), NameK), graph.Name(v, NameV)
 	o := graph.Name(parts.attend(q, k, v), NameAttnOut)
-	x = graph.Name(graph.Add(x, p.Leave(graph.Einsum("bshk,hkd->bsd", o, use("layers.wo")))), NameResid)
+	x = graph.Name(graph.Add(x, p.Leave(m.project("bshk,hkd->bsd", o, w, "layers.wo")[0])), NameResid)
 	h = rmsNorm(x, use("layers.ffn_norm"), c.NormEps)
 	var y *graph.Value
 	var r balance
@@ -229,9 +228,9 @@ func (m *Model) layer(x *graph.Value, sparse bool, w weights, parts layerParts) 
 		y, r = parts.experts(h, w)
 	} else {
 		h = p.Enter(h)
-		gate := graph.Name(graph.Einsum("bsd,df->bsf", h, use("layers.w_gate")), NameGate)
-		up := graph.Name(graph.Einsum("bsd,df->bsf", h, use("layers.w_up")), NameUp)
-		y = p.Leave(graph.Einsum("bsf,fd->bsd", graph.Mul(graph.Silu(gate), up), use("layers.w_down")))
+		wide := m.project("bsd,df->bsf", h, w, "layers.w_gate", "layers.w_up")
+		gate, up := graph.Name(wide[0], NameGate), graph.Name(wide[1], NameUp)
+		y = p.Leave(m.project("bsf,fd->bsd", graph.Mul(graph.Silu(gate), up), w, "layers.w_down")[0])
 	}
 	return graph.Add(x, graph.Name(y, NameMLPOut)), r
 }
