@@ -5,20 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // ForTopology arranges devices, as the runtime describes them, on axes so that
 // the more an axis is to the right the faster are the links along it.
 //
-// With several slices the leading axes count the slices: the product of their
-// sizes must be the number of slices, so that every other axis stays inside a
+// With several slices, the leading axes lie across them: each takes as many slices
+// as its size and those that are left have in common, and what remains of it lies
+// inside. outer names the axes that may lie across slices; without any, all may.
+// Devices at the same place on the other axes are at the same place in every
 // slice. Inside a slice whose coordinates fill a box, axes are laid on the torus
-// by layTorus; other devices are taken in the order of process and id, which
+// by torus.lay; other devices are taken in the order of process and id, which
 // keeps trailing axes inside a host.
 //
 // It refuses a number of devices other than the axes need, slices of different
-// sizes, and an axis that would lie partly inside and partly across slices.
-func ForTopology(axes []Axis, devices []DeviceInfo) (*Mesh, error) {
+// sizes, and outer axes that cannot count the slices.
+func ForTopology(axes []Axis, devices []DeviceInfo, outer ...string) (*Mesh, error) {
 	n, err := checkAxes(axes)
 	if err != nil {
 		return nil, err
@@ -30,15 +33,32 @@ func ForTopology(axes []Axis, devices []DeviceInfo) (*Mesh, error) {
 	if err != nil {
 		return nil, err
 	}
-	outer, err := sliceAxes(axes, len(bySlice), len(bySlice[0]))
+	across, err := acrossSlices(axes, len(bySlice), outer)
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]int, 0, n)
-	for _, slice := range bySlice {
-		for _, d := range laySlice(axes[outer:], slice) {
-			ids = append(ids, d.ID)
+	inner := slices.Clone(axes)
+	for i := range inner {
+		inner[i].Size /= across[i]
+	}
+	laid := make([][]DeviceInfo, len(bySlice))
+	for i, slice := range bySlice {
+		laid[i] = laySlice(inner, slice)
+	}
+	ids := make([]int, n)
+	for p := range ids {
+		// From the last axis to the first, the coordinate's parts are digits of the
+		// slice and of the place in it.
+		slice, place, rest := 0, 0, p
+		outside, inside := 1, 1
+		for i := len(axes) - 1; i >= 0; i-- {
+			c := rest % axes[i].Size
+			rest /= axes[i].Size
+			slice += c / inner[i].Size * outside
+			place += c % inner[i].Size * inside
+			outside, inside = outside*across[i], inside*inner[i].Size
 		}
+		ids[p] = laid[slice][place].ID
 	}
 	m, err := New(axes, ids)
 	if err != nil {
@@ -72,23 +92,38 @@ func splitSlices(devices []DeviceInfo) ([][]DeviceInfo, error) {
 	return out, nil
 }
 
-// sliceAxes returns how many leading axes count the slices. Axes of size 1
-// count for neither side.
-func sliceAxes(axes []Axis, count, perSlice int) (int, error) {
-	across := 1
+// acrossSlices returns over how many of count slices each axis lies. The leading
+// axes take what they can; count is covered if it divides the product of the
+// sizes of outer.
+func acrossSlices(axes []Axis, count int, outer []string) ([]int, error) {
+	across := make([]int, len(axes))
+	left := count
+	var may []Axis
 	for i, a := range axes {
-		if across == count {
-			return i, nil
+		across[i] = 1
+		if len(outer) > 0 && !slices.Contains(outer, a.Name) {
+			continue
 		}
-		if count%(across*a.Size) != 0 {
-			left := count / across
-			return 0, fmt.Errorf("mesh: axis %v would lie partly across slices and partly inside one: there are %d slices of %d devices and %d of them are left to count; "+
-				"give the leading axes a product of %d, for instance an axis of %d before %q",
-				a, count, perSlice, left, count, left, a.Name)
-		}
-		across *= a.Size
+		may = append(may, a)
+		across[i] = gcd(a.Size, left)
+		left /= across[i]
 	}
-	return len(axes), nil
+	if left > 1 {
+		have := "there is none of them"
+		if len(may) > 0 {
+			have = fmt.Sprintf("%s is no multiple of %d", describe(may), count)
+		}
+		return nil, fmt.Errorf("mesh: %d slices share only the data-centre network, and only %s may lie across slices: %s",
+			count, strings.Join(outer, " and "), have)
+	}
+	return across, nil
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // laySlice orders the devices of one slice for the axes inside it.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"sort"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -179,11 +180,10 @@ func TestForTopologySlices(t *testing.T) {
 		require.Equal(t, a.Core, b.Core)
 	}
 
-	_, err = ForTopology([]Axis{{"dp_shard", 32}}, ds)
-	require.ErrorContains(t, err, "axis dp_shard=32 would lie partly across slices")
-	require.ErrorContains(t, err, "2 slices of 16 devices")
-	_, err = ForTopology([]Axis{{"a", 16}, {"b", 2}}, ds)
-	require.ErrorContains(t, err, "axis a=16")
+	_, err = ForTopology([]Axis{{"dp_shard", 32}}, ds, "pp", "dp_replicate")
+	require.ErrorContains(t, err, "only pp and dp_replicate may lie across slices: there is none of them")
+	_, err = ForTopology([]Axis{{"dp_replicate", 1}, {"dp_shard", 32}}, ds, "pp", "dp_replicate")
+	require.ErrorContains(t, err, "dp_replicate=1 is no multiple of 2")
 	_, err = ForTopology([]Axis{{"dp", 16}}, ds)
 	require.ErrorContains(t, err, "dp=16 needs 16 devices, there are 32")
 	_, err = ForTopology([]Axis{{"dp", 31}}, ds[1:])
@@ -205,9 +205,62 @@ func TestForTopologyManySlices(t *testing.T) {
 	require.Equal(t, DCN, crossing(t, m, "pp"))
 	require.Equal(t, DCN, crossing(t, m, "dp"))
 	require.Equal(t, IntraHost, crossing(t, m, "tp"))
-	_, err := ForTopology([]Axis{{"pp", 2}, {"dp", 12}}, ds)
-	require.ErrorContains(t, err, "axis dp=12")
-	require.ErrorContains(t, err, "3 of them are left to count")
+	_, err := ForTopology([]Axis{{"pp", 2}, {"dp", 12}}, ds, "pp")
+	require.ErrorContains(t, err, "6 slices share only the data-centre network, and only pp may lie across slices: pp=2 is no multiple of 6")
+}
+
+// An axis may lie partly across slices and partly inside: its first coordinates
+// count slices, and whatever lies inside is at the same place in every slice.
+func TestForTopologyPartlyAcross(t *testing.T) {
+	top := Topology{Kind: "v5e", Shape: []int{2, 4}, Slices: 4}
+	ds := top.DeviceInfos()
+	m := layout(t, ds, Axis{"pp", 2}, Axis{"dp_replicate", 4}, Axis{"dp_shard", 2}, Axis{"tp", 2})
+	places := map[int][]DeviceInfo{}
+	for p := range m.Size() {
+		c := m.Coords(p)
+		d, _ := m.Device(p)
+		require.Equal(t, 2*c[0]+c[1]/2, d.Slice, "pp counts pairs of slices, the halves of dp_replicate the slices of a pair")
+		inside := c[1]%2*4 + c[2]*2 + c[3]
+		places[inside] = append(places[inside], d)
+	}
+	require.Len(t, places, 8)
+	for _, same := range places {
+		for _, d := range same {
+			require.Equal(t, same[0].Coords, d.Coords)
+		}
+	}
+	require.Equal(t, DCN, crossing(t, m, "pp"))
+	require.Equal(t, DCN, crossing(t, m, "dp_replicate"))
+	require.Equal(t, IntraHost, crossing(t, m, "tp"))
+
+	// Random sizes: the mesh is made exactly if outer axes count the slices, and
+	// no other axis crosses slices then.
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 300 {
+		count := 1 + r.IntN(6)
+		var ds []DeviceInfo
+		axes := []Axis{{"pp", 1 + r.IntN(6)}, {"dp_replicate", 1 + r.IntN(6)}, {"dp_shard", 1 + r.IntN(4)}, {"tp", 1 + r.IntN(4)}}
+		n := axes[0].Size * axes[1].Size * axes[2].Size * axes[3].Size
+		if n%count != 0 {
+			continue
+		}
+		for id := range n {
+			ds = append(ds, DeviceInfo{ID: id, Process: id * count / n, Slice: id * count / n})
+		}
+		m, err := ForTopology(axes, ds, "pp", "dp_replicate")
+		if axes[0].Size*axes[1].Size%count != 0 {
+			require.Error(t, err, "%v on %d slices", axes, count)
+			continue
+		}
+		require.NoError(t, err)
+		ids := m.IDs()
+		sort.Ints(ids)
+		for id, got := range ids {
+			require.Equal(t, id, got)
+		}
+		require.LessOrEqual(t, crossing(t, m, "dp_shard"), IntraHost)
+		require.LessOrEqual(t, crossing(t, m, "tp"), IntraHost)
+	}
 }
 
 // Devices without coordinates (CPU, GPU) keep trailing axes inside a process.

@@ -131,9 +131,9 @@ func (t Topology) Hosts() int {
 }
 
 // CheckAxes reports why a mesh of these axes does not fit the topology: another
-// number of devices, or an axis that would lie partly inside a slice and partly
-// across slices.
-func (t Topology) CheckAxes(axes []Axis) error {
+// number of devices, or slices that the axes named by outer do not count; see
+// ForTopology.
+func (t Topology) CheckAxes(axes []Axis, outer ...string) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (t Topology) CheckAxes(axes []Axis) error {
 		return fmt.Errorf("mesh: %s is %d devices, the topology %v has %d (%d chips of %d devices)",
 			describe(axes), n, t, t.Devices(), t.Chips(), t.DevicesPerChip())
 	}
-	_, err = sliceAxes(axes, t.Slices, t.DevicesPerSlice())
+	_, err = acrossSlices(axes, t.Slices, outer)
 	return err
 }
 

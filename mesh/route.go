@@ -1,0 +1,106 @@
+package mesh
+
+import "slices"
+
+// Route is what joins the devices along an axis.
+type Route struct {
+	Axis Axis
+	// Network is the slowest that traffic along the axis meets; see Crossing.
+	Network Network
+	// Slices is over how many slices the axis lies, at least 1.
+	Slices int
+	// Hosts is how many processes drive the devices of one group along the axis, at
+	// most.
+	Hosts int
+	// Cores is the number of devices of one chip along the axis, at least 1.
+	Cores int
+	// Sides are the directions of the torus along which there is more than one
+	// chip. It is empty if the axis stays on a chip, or there is no torus.
+	Sides []Side
+	// Links is the number of links between chips that lie between neighbours on the
+	// axis, at most; 0 if the axis stays on a chip or leaves the torus. 1 means that
+	// neighbours have a link of their own.
+	Links int
+	// Closed says that the last device is as near to the first as neighbours are, as
+	// in a ring. Two devices always are.
+	Closed bool
+}
+
+// Side is a direction of a torus as far as an axis lies along it.
+type Side struct {
+	Name  string // x, y or z
+	Chips int
+	// Ring says that the axis has all chips of the direction, and the links between
+	// them close to a ring.
+	Ring bool
+}
+
+// Route returns what joins the devices along an axis. It fails if there is no such
+// axis or the mesh was made from ids alone.
+func (m *Mesh) Route(axis string) (Route, error) {
+	network, err := m.Crossing(axis)
+	if err != nil {
+		return Route{}, err
+	}
+	i := m.index(axis)
+	r := Route{Axis: m.axes[i], Network: network, Slices: 1, Hosts: 1, Cores: 1}
+	groups, err := m.Groups(axis)
+	if err != nil {
+		return Route{}, err
+	}
+	var first []DeviceInfo // of one slice
+	for _, d := range m.devices {
+		if d.Slice == m.devices[0].Slice {
+			first = append(first, d)
+		}
+	}
+	box, placed := newTorus(first)
+	var chips [3]int
+	for _, g := range groups {
+		hosts, inSlice, cores := map[int]bool{}, map[int]bool{}, map[int]bool{}
+		var at [3]map[int]bool
+		for k, p := range g {
+			d := m.devices[p]
+			hosts[d.Process], inSlice[d.Slice], cores[d.Core] = true, true, true
+			if !placed {
+				continue
+			}
+			for s := range min(3, len(d.Coords)) {
+				if at[s] == nil {
+					at[s] = map[int]bool{}
+				}
+				at[s][d.Coords[s]] = true
+			}
+			if k > 0 && m.devices[g[k-1]].Slice == d.Slice {
+				r.Links = max(r.Links, box.hops(m.devices[g[k-1]], d))
+			}
+		}
+		r.Slices, r.Hosts, r.Cores = max(r.Slices, len(inSlice)), max(r.Hosts, len(hosts)), max(r.Cores, len(cores))
+		for s := range at {
+			chips[s] = max(chips[s], len(at[s]))
+		}
+	}
+	for s, n := range chips {
+		if n > 1 {
+			ring := box.wraps[s+1] && n == box.extent[s+1]
+			r.Sides = append(r.Sides, Side{string("xyz"[s]), n, ring})
+		}
+	}
+	r.Closed = placed && r.Slices == 1 && !slices.ContainsFunc(groups, func(g []int) bool {
+		return box.hops(m.devices[g[len(g)-1]], m.devices[g[0]]) > max(1, r.Links)
+	})
+	return r, nil
+}
+
+// hops counts the links between the chips of two devices of a slice.
+func (t *torus) hops(a, b DeviceInfo) int {
+	n := 0
+	for i := range a.Coords {
+		d := max(a.Coords[i]-b.Coords[i], b.Coords[i]-a.Coords[i])
+		if t.wraps[i+1] {
+			d = min(d, t.extent[i+1]-d)
+		}
+		n += d
+	}
+	return n
+}

@@ -1,0 +1,76 @@
+package mesh
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The devices that a topology says it has are those that libtpu has.
+func TestDeviceInfosAgainstLibtpu(t *testing.T) {
+	devices, _ := realDevices(t)
+	for name, want := range devices {
+		top, err := ParseTopology(name)
+		require.NoError(t, err)
+		require.Equal(t, want, top.DeviceInfos(), name)
+	}
+	require.Nil(t, Topology{Kind: "v9", Shape: []int{1, 1}, Slices: 1}.DeviceInfos())
+}
+
+func TestRoute(t *testing.T) {
+	for _, c := range []struct {
+		topology string
+		axes     []Axis
+		want     []Route // the axes' sizes are filled in
+	}{
+		{"v5e:2x4", []Axis{{"dp_shard", 2}, {"tp", 4}}, []Route{
+			{Network: ICI, Slices: 1, Hosts: 2, Cores: 1, Sides: []Side{{"y", 2, false}}, Links: 2, Closed: true},
+			{Network: IntraHost, Slices: 1, Hosts: 1, Cores: 1, Sides: []Side{{"x", 2, false}, {"y", 2, false}}, Links: 1, Closed: true},
+		}},
+		{"v6e:16x16", []Axis{{"dp_shard", 16}, {"tp", 16}}, []Route{
+			{Network: ICI, Slices: 1, Hosts: 8, Cores: 1, Sides: []Side{{"y", 16, true}}, Links: 1, Closed: true},
+			{Network: ICI, Slices: 1, Hosts: 8, Cores: 1, Sides: []Side{{"x", 16, true}}, Links: 1, Closed: true},
+		}},
+		{"tpu7x:4x4x4*2", []Axis{{"dp_replicate", 2}, {"dp_shard", 16}, {"cp", 4}, {"tp", 2}}, []Route{
+			{Network: DCN, Slices: 2, Hosts: 2, Cores: 1},
+			{Network: ICI, Slices: 1, Hosts: 8, Cores: 1, Sides: []Side{{"y", 4, true}, {"z", 4, true}}, Links: 1, Closed: true},
+			{Network: ICI, Slices: 1, Hosts: 2, Cores: 1, Sides: []Side{{"x", 4, true}}, Links: 1, Closed: true},
+			{Network: IntraHost, Slices: 1, Hosts: 1, Cores: 2, Closed: true},
+		}},
+		{"tpu7x:2x2x2*2", []Axis{{"pp", 4}, {"dp_shard", 4}, {"tp", 2}}, []Route{
+			{Network: DCN, Slices: 2, Hosts: 4, Cores: 1, Sides: []Side{{"z", 2, false}}, Links: 1},
+			{Network: IntraHost, Slices: 1, Hosts: 1, Cores: 1, Sides: []Side{{"x", 2, false}, {"y", 2, false}}, Links: 1, Closed: true},
+			{Network: IntraHost, Slices: 1, Hosts: 1, Cores: 2, Closed: true},
+		}},
+		{"v5e:4x4", []Axis{{"dp_shard", 1}, {"tp", 16}}, []Route{
+			{Network: NoNetwork, Slices: 1, Hosts: 1, Cores: 1, Closed: true},
+			{Network: ICI, Slices: 1, Hosts: 4, Cores: 1, Sides: []Side{{"x", 4, false}, {"y", 4, false}}, Links: 1},
+		}},
+	} {
+		top, err := ParseTopology(c.topology)
+		require.NoError(t, err)
+		m := layout(t, top.DeviceInfos(), c.axes...)
+		for i, a := range c.axes {
+			got, err := m.Route(a.Name)
+			require.NoError(t, err)
+			want := c.want[i]
+			want.Axis = a
+			require.Equal(t, want, got, "%s %v", c.topology, a)
+		}
+	}
+}
+
+// Devices without a torus have processes only.
+func TestRouteWithoutTorus(t *testing.T) {
+	m := layout(t, []DeviceInfo{{ID: 0}, {ID: 1}, {ID: 2, Process: 1}, {ID: 3, Process: 1}}, Axis{"dp", 2}, Axis{"tp", 2})
+	r, err := m.Route("tp")
+	require.NoError(t, err)
+	require.Equal(t, Route{Axis: Axis{"tp", 2}, Network: IntraHost, Slices: 1, Hosts: 1, Cores: 1}, r)
+	r, err = m.Route("dp")
+	require.NoError(t, err)
+	require.Equal(t, Route{Axis: Axis{"dp", 2}, Network: DCN, Slices: 1, Hosts: 2, Cores: 1}, r)
+	_, err = m.Route("cp")
+	require.ErrorContains(t, err, `no axis "cp"`)
+	_, err = newMesh(t, nil, Axis{"tp", 2}).Route("tp")
+	require.ErrorContains(t, err, "ForTopology or WithDevices")
+}
