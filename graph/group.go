@@ -46,6 +46,15 @@ func (g Group) Gather(x *Value, dim int) *Value {
 	return AllGather(x, dim, g.Axes...)
 }
 
+// GatherSame is Gather for a result that all devices use in the same way; see
+// AllGatherSame.
+func (g Group) GatherSame(x *Value, dim int) *Value {
+	if g.Alone() {
+		return x
+	}
+	return AllGatherSame(x, dim, g.Axes...)
+}
+
 // Scatter adds up the devices' x and leaves each its part along dim.
 func (g Group) Scatter(x *Value, dim int) *Value {
 	if g.Alone() {

@@ -251,6 +251,10 @@ func (r parityResult) compare(o parityResult) (worst float64, name string) {
 }
 
 var parityCases = []parityCase{
+	{mesh: "pp=2", passes: 4},
+	{mesh: "pp=4"},
+	{mesh: "pp=2 dp_shard=2 tp=2", passes: 4, packed: true},
+	{mesh: "pp=2 dp_replicate=2 dp_shard=2", passes: 4, moe: true},
 	{mesh: "tp=2"},
 	{mesh: "tp=4"},
 	{mesh: "tp=8"},

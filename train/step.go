@@ -240,7 +240,12 @@ func gradients(b *graph.Builder, plan *parallel.Plan, state, batch map[string]*g
 	}
 	m := &decoder.Model{Config: o.Model, Placement: plan, Options: o.Options}
 	grads, same := region(b, plan, arrays, in, batchVars(plan, o), func(in map[string]*graph.Value) (stored, same []*graph.Value) {
-		s := accumulate(b, m, in, o)
+		var s sums
+		if m.Placement.Stages().Alone() {
+			s = accumulate(b, m, in, o)
+		} else {
+			s = pipelined(b, m, in, o)
+		}
 		same = []*graph.Value{s.loss, s.lossMax, s.tokens}
 		if s.aux != nil {
 			same = append(same, s.aux, s.z, s.experts, s.dropped)
@@ -252,6 +257,23 @@ func gradients(b *graph.Builder, plan *parallel.Plan, state, batch map[string]*g
 		s.aux, s.z, s.experts, s.dropped = same[3], same[4], same[5], same[6]
 	}
 	return s
+}
+
+// objective is what gradients are of: the pass's share of the mean loss over total
+// tokens, and of the routers' losses.
+func objective(l decoder.Loss, total *graph.Value, moe *decoder.MoE, passes int) *graph.Value {
+	sum := graph.Div(l.Sum, total)
+	if moe == nil {
+		return sum
+	}
+	part := 1 / float64(max(1, passes))
+	if moe.AuxLossCoef != 0 {
+		sum = graph.Add(sum, graph.MulScalar(l.Aux, moe.AuxLossCoef*part))
+	}
+	if moe.ZLossCoef != 0 {
+		sum = graph.Add(sum, graph.MulScalar(l.Z, moe.ZLossCoef*part))
+	}
+	return sum
 }
 
 // accumulate computes, on one device's part, the loss and the gradients of all
@@ -267,20 +289,11 @@ func accumulate(b *graph.Builder, m *decoder.Model, in map[string]*graph.Value, 
 			Tokens: batch[BatchTokens], Labels: batch[BatchLabels], Valid: batch[BatchValid],
 			Positions: batch[BatchPositions], Segments: batch[BatchSegments],
 		})
-		objective := graph.Div(l.Sum, total)
-		if moe := m.Config.MoE; moe != nil {
-			if moe.AuxLossCoef != 0 {
-				objective = graph.Add(objective, graph.MulScalar(l.Aux, moe.AuxLossCoef*part))
-			}
-			if moe.ZLossCoef != 0 {
-				objective = graph.Add(objective, graph.MulScalar(l.Z, moe.ZLossCoef*part))
-			}
-		}
 		wrt := make([]*graph.Value, len(params))
 		for i, p := range params {
 			wrt[i] = in[p.Name]
 		}
-		out := append(graph.Grad(objective, wrt...), l.Sum, l.Own, l.OwnTokens)
+		out := append(graph.Grad(objective(l, total, m.Config.MoE, o.Passes), wrt...), l.Sum, l.Own, l.OwnTokens)
 		if l.Aux != nil {
 			out = append(out, l.Aux, l.Z, l.ExpertTokens, l.Dropped)
 		}
