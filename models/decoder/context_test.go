@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,7 +105,7 @@ func (d *attentionData) oracle() [][]float32 {
 
 // run computes output and gradients, in type compute, on data × context × tensor
 // devices: sequences, their tokens and heads are shared out.
-func (d *attentionData) run(t *testing.T, data, context, tensor int, compute dtype.DType, f func(q, k, v, segments *graph.Value, g Group) *graph.Value) [][]float32 {
+func (d *attentionData) run(t *testing.T, data, context, tensor int, compute dtype.DType, o AttentionOptions) [][]float32 {
 	t.Helper()
 	m, err := mesh.New([]mesh.Axis{{Name: "data", Size: data}, {Name: "context", Size: context}, {Name: "tensor", Size: tensor}}, nil)
 	require.NoError(t, err)
@@ -129,7 +130,7 @@ func (d *attentionData) run(t *testing.T, data, context, tensor int, compute dty
 			if len(x) > 4 {
 				segments = own(x[4])
 			}
-			out := f(own(x[0]), own(x[1]), own(x[2]), segments, g)
+			out := contextAttention(own(x[0]), own(x[1]), own(x[2]), segments, g, o)
 			// The transpose of HeadTail puts the devices' outputs together again.
 			whole := graph.VJP([]*graph.Value{own(x[0])}, []*graph.Value{out}, x[:1])
 			return append(whole, graph.VJP([]*graph.Value{out}, []*graph.Value{own(x[3])}, x[:3])...)
@@ -146,12 +147,26 @@ func (d *attentionData) run(t *testing.T, data, context, tensor int, compute dty
 	if d.segments != nil {
 		args = append(args, xlatest.S32(d.segments, d.B, d.S))
 	}
-	outs := xlatest.Run(t, xlatest.CPU(t), mod.StableHLO(), m.Size(), xlatest.Same(m.Size(), args...))
+	// Compiling costs more than running.
+	x, err := xlatest.CPU(t).Compile([]byte(widenDots(mod.StableHLO())), pjrt.CompileOptions{Partitions: m.Size(), Shardy: true, Flags: map[string]any{"xla_backend_optimization_level": 0}})
+	require.NoError(t, err)
+	defer x.Close()
+	outs := xlatest.RunExecutable(t, x, xlatest.Same(m.Size(), args...))
 	var res [][]float32
 	for _, o := range outs[m.Size()-1] {
 		res = append(res, o.Float32s())
 	}
 	return res
+}
+
+var bf16Dot = regexp.MustCompile(`(?m)^( *)%(\w+) = stablehlo\.dot_general (%\w+), (%\w+)(.*) : \(tensor<([0-9x]+)bf16>, tensor<([0-9x]+)bf16>\)`)
+
+// widenDots converts the operands of contractions of bf16 to f32 first. That
+// changes no product and no sum, and the CPU plugin executes it.
+func widenDots(program string) string {
+	return bf16Dot.ReplaceAllString(program, `$1%l$2 = stablehlo.convert $3 : (tensor<${6}bf16>) -> tensor<${6}f32>
+$1%r$2 = stablehlo.convert $4 : (tensor<${7}bf16>) -> tensor<${7}f32>
+$1%$2 = stablehlo.dot_general %l$2, %r$2$5 : (tensor<${6}f32>, tensor<${7}f32>)`)
 }
 
 var attentionResults = []string{"output", "dq", "dk", "dv"}
@@ -160,36 +175,113 @@ var attentionResults = []string{"output", "dq", "dk", "dv"}
 // gradients: both ways, blocks written out and looped over, of lengths that blocks
 // divide and that they do not, with documents and without, few and odd heads.
 func TestContextAttention(t *testing.T) {
+	const ring, gather = ContextRing, ContextAllGather
 	for _, c := range []struct {
 		name                  string
+		how                   []string
 		data, context, tensor int
 		S, H, K               int
 		documents             bool
 		o                     AttentionOptions
 	}{
-		{"static", 1, 2, 1, 48, 6, 3, false, AttentionOptions{Block: 5}},
-		{"static, documents", 2, 2, 1, 48, 3, 3, true, AttentionOptions{}},
-		{"static in groups", 2, 4, 1, 48, 5, 1, true, AttentionOptions{Block: 4, Rows: 5}},
-		{"static", 1, 8, 1, 48, 3, 3, true, AttentionOptions{Block: 2}},
-		{"looped, documents", 2, 2, 2, 144, 4, 2, true, AttentionOptions{Block: 2}},
-		{"looped in groups", 1, 4, 1, 144, 6, 3, false, AttentionOptions{Block: 1, Rows: 6}},
-		{"looped, filled up", 1, 4, 1, 280, 3, 1, true, AttentionOptions{Block: 2}},
-		{"looped, filled up", 1, 4, 1, 280, 3, 1, false, AttentionOptions{Block: 2}},
-		{"looped", 1, 8, 1, 288, 3, 3, true, AttentionOptions{Block: 1}},
+		{"alone", []string{ring}, 1, 1, 1, 36, 6, 3, true, AttentionOptions{Block: 16}},
+		{"written out", []string{ring}, 1, 2, 1, 40, 6, 3, false, AttentionOptions{Block: 6}},
+		{"written out", []string{ring}, 1, 8, 1, 48, 3, 3, true, AttentionOptions{}},
+		{"one block, in groups", []string{ring, gather}, 2, 4, 1, 48, 5, 1, true, AttentionOptions{Rows: 5}},
+		{"looped", []string{ring, gather}, 2, 2, 2, 144, 4, 2, true, AttentionOptions{Block: 2}},
+		{"looped, filled up", []string{ring, gather}, 1, 4, 1, 280, 3, 1, false, AttentionOptions{Block: 2}},
+		{"looped, filled up", []string{ring}, 1, 4, 1, 280, 3, 1, true, AttentionOptions{Block: 2, Rows: 3}},
+		{"looped", []string{ring, gather}, 1, 8, 1, 288, 3, 3, true, AttentionOptions{Block: 1}},
 	} {
 		d := newAttentionData(2, c.S, c.H, c.K, 4, c.documents)
 		want := d.oracle()
-		for _, how := range []string{ContextRing, ContextAllGather} {
-			t.Run(fmt.Sprintf("%s %d×%d×%d %s", how, c.data, c.context, c.tensor, c.name), func(t *testing.T) {
-				got := d.run(t, c.data, c.context, c.tensor, dtype.F32, func(q, k, v, segments *graph.Value, g Group) *graph.Value {
-					o := c.o
-					o.Context = how
-					return contextAttention(q, k, v, segments, g, o)
-				})
+		for _, how := range c.how {
+			t.Run(fmt.Sprintf("%s %d×%d×%d %s documents=%v", how, c.data, c.context, c.tensor, c.name, c.documents), func(t *testing.T) {
+				c.o.Context = how
+				got := d.run(t, c.data, c.context, c.tensor, dtype.F32, c.o)
 				for i, what := range attentionResults {
 					requireClose(t, want[i], got[i], 2e-6, what)
 				}
 			})
 		}
 	}
+}
+
+// In bf16 the result is that of f32 to the precision of bf16, not of the number of
+// pieces: parts are merged, and gradients summed over devices, in f32.
+func TestContextAttentionBF16(t *testing.T) {
+	d := newAttentionData(2, 96, 4, 2, 16, true)
+	want := d.oracle()
+	alone := d.run(t, 1, 1, 1, dtype.BF16, AttentionOptions{})
+	for _, how := range []string{ContextRing, ContextAllGather} {
+		got := d.run(t, 1, 4, 1, dtype.BF16, AttentionOptions{Context: how})
+		for i, what := range attentionResults {
+			off, offAlone := distance(want[i], got[i]), distance(want[i], alone[i])
+			t.Logf("%s, %s: relative error %.2g, on one device %.2g", how, what, off, offAlone)
+			require.Less(t, off, 1.2*offAlone, "%s, %s", how, what)
+			require.Less(t, off, 1.0/128, "%s, %s", how, what)
+		}
+	}
+}
+
+// distance is |got-want|/|want|.
+func distance(want, got []float32) float64 {
+	var off, all float64
+	for i := range want {
+		off += math.Pow(float64(got[i]-want[i]), 2)
+		all += math.Pow(float64(want[i]), 2)
+	}
+	return math.Sqrt(off / all)
+}
+
+// Device i of n has chunks i and 2n-1-i.
+func TestHeadTail(t *testing.T) {
+	const n, chunk = 4, 3
+	m, err := mesh.New([]mesh.Axis{{Name: "context", Size: n}}, nil)
+	require.NoError(t, err)
+	mod, err := graph.Trace("headtail", m, func(b *graph.Builder) error {
+		x := b.Input("x", graph.T(dtype.S32, 2, 2*n*chunk), graph.Sharded(sharding.P()))
+		y := b.ShardMap([]*graph.Value{x}, []sharding.Spec{sharding.P()}, []sharding.Spec{sharding.P(nil, "context")}, func(x []*graph.Value) []*graph.Value {
+			return []*graph.Value{HeadTail(x[0], 1, Group{Axes: []string{"context"}, Size: n})}
+		})
+		b.Output("y", y[0], graph.Sharded(sharding.P(nil, "context")))
+		return nil
+	})
+	require.NoError(t, err)
+	x := make([]int32, 2*2*n*chunk)
+	for i := range x {
+		x[i] = int32(i)
+	}
+	outs := xlatest.Run(t, xlatest.CPU(t), mod.StableHLO(), n, xlatest.Same(n, xlatest.S32(x, 2, 2*n*chunk)))
+	for i := range n {
+		var want []int32
+		for row := range 2 {
+			for _, c := range []int{i, 2*n - 1 - i} {
+				at := (row*2*n + c) * chunk
+				want = append(want, x[at:at+chunk]...)
+			}
+		}
+		require.Equal(t, want, outs[i][0].Int32s(), "device %d", i)
+	}
+}
+
+func TestContextAttentionMistakes(t *testing.T) {
+	traced := func(S int, o AttentionOptions) error {
+		m, err := mesh.New([]mesh.Axis{{Name: "context", Size: 2}}, nil)
+		require.NoError(t, err)
+		g := Group{Axes: []string{"context"}, Size: 2}
+		_, err = graph.Trace("attention", m, func(b *graph.Builder) error {
+			x := b.Input("x", graph.T(dtype.F32, 1, S, 2, 4))
+			b.ShardMap([]*graph.Value{x}, []sharding.Spec{sharding.P()}, []sharding.Spec{sharding.P(nil, "context")}, func(x []*graph.Value) []*graph.Value {
+				y := HeadTail(x[0], 1, g)
+				return []*graph.Value{contextAttention(y, y, y, nil, g, o)}
+			})
+			b.Output("x", x)
+			return nil
+		})
+		return err
+	}
+	require.NoError(t, traced(8, AttentionOptions{}))
+	require.ErrorContains(t, traced(6, AttentionOptions{}), "sequences of 6 tokens cannot be shared out among 2 devices, which take two equal chunks each; make the length a multiple of 4")
+	require.ErrorContains(t, traced(8, AttentionOptions{Context: "rings"}), `"rings"; there are "ring" and "allgather"`)
 }
