@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -59,6 +60,21 @@ func (c Config) ReshardAfterForward() bool {
 	return c.Reshard == "always" || c.Reshard == "default" && c.Pipeline == 1
 }
 
+// Degrees returns the degrees that multiply with data_parallel_shard_degree to the
+// number of devices, by their keys, outermost axis first.
+func (c Config) Degrees() []Degree {
+	return []Degree{
+		{"parallelism.pipeline_parallel_degree", c.Pipeline}, {"parallelism.data_parallel_replicate_degree", c.Replicate},
+		{"parallelism.context_parallel_degree", c.Context}, {"parallelism.tensor_parallel_degree", c.Tensor},
+	}
+}
+
+// Degree is a number of devices that a recipe asks for.
+type Degree struct {
+	Key string
+	N   int
+}
+
 // Axes returns the mesh axes of c over the given number of devices, in the order
 // of [AxisNames], [AxisReplicate] and [AxisShard] even where their size is 1. With
 // devices 0 there are as many as the degrees ask for, where -1 asks for as few as
@@ -68,21 +84,15 @@ func (c Config) Axes(devices int) ([]mesh.Axis, error) {
 		return nil, err
 	}
 	others := 1 // devices for each in data_parallel_shard_degree
-	for _, d := range []struct {
-		key    string
-		degree int
-	}{
-		{"data_parallel_replicate_degree", c.Replicate}, {"tensor_parallel_degree", c.Tensor},
-		{"context_parallel_degree", c.Context}, {"pipeline_parallel_degree", c.Pipeline},
-	} {
+	for _, d := range c.Degrees() {
 		// Compared by division: products may be more than an int holds.
-		if d.degree > math.MaxInt32/others {
-			return nil, recipekey.Errorf("parallelism."+d.key, "%d × %d of the other degrees is more than %d devices", d.degree, others, math.MaxInt32)
+		if d.N > math.MaxInt32/others {
+			return nil, recipekey.Errorf(d.Key, "is %d; with %d of other degrees that is more than %d devices", d.N, others, math.MaxInt32)
 		}
-		if devices > 0 && devices/others%d.degree != 0 {
-			return nil, recipekey.Errorf("parallelism."+d.key, "is %d, which does not divide the %d devices that the other degrees leave of %d", d.degree, devices/others, devices)
+		if devices > 0 && devices/others%d.N != 0 {
+			return nil, recipekey.Errorf(d.Key, "is %d, which does not divide %s", d.N, Left(devices/others, devices))
 		}
-		others *= d.degree
+		others *= d.N
 	}
 	shard := c.Shard
 	if shard == -1 {
@@ -91,14 +101,14 @@ func (c Config) Axes(devices int) ([]mesh.Axis, error) {
 			shard = devices / others
 		}
 	}
-	if devices > 0 && (devices/others != shard || devices%others != 0) {
-		return nil, recipekey.Errorf("parallelism.data_parallel_shard_degree", "%d × %d of the other degrees is not the number of devices, %d", shard, others, devices)
+	if devices > 0 && devices/others != shard {
+		return nil, recipekey.Errorf("parallelism.data_parallel_shard_degree", "is %d, but the other degrees leave %d of %d devices", shard, devices/others, devices)
 	}
 	if others > math.MaxInt32/shard {
-		return nil, recipekey.Errorf("parallelism.data_parallel_shard_degree", "%d × %d of the other degrees is more than %d devices", shard, others, math.MaxInt32)
+		return nil, recipekey.Errorf("parallelism.data_parallel_shard_degree", "is %d; with %d of other degrees that is more than %d devices", shard, others, math.MaxInt32)
 	}
 	if shard%c.Expert != 0 {
-		return nil, recipekey.Errorf("parallelism.expert_parallel_degree", "is %d and must divide data_parallel_shard_degree, %d, from whose devices it is taken", c.Expert, shard)
+		return nil, recipekey.Errorf("parallelism.expert_parallel_degree", "is %d and must divide data_parallel_shard_degree (%d), from whose devices it is taken", c.Expert, shard)
 	}
 	var axes []mesh.Axis
 	for _, a := range []mesh.Axis{
@@ -110,6 +120,41 @@ func (c Config) Axes(devices int) ([]mesh.Axis, error) {
 		}
 	}
 	return axes, nil
+}
+
+// Left names devices of which other degrees have taken some: "the 8 devices" or
+// "the 4 of 8 devices that other degrees leave".
+func Left(left, devices int) string {
+	if left == devices {
+		return fmt.Sprintf("the %d devices", devices)
+	}
+	return fmt.Sprintf("the %d of %d devices that other degrees leave", left, devices)
+}
+
+// AcrossSlices names the axes that may lie across slices, over the data-centre
+// network: what the others exchange, it is too slow for.
+func AcrossSlices() []string { return []string{AxisPipeline, AxisReplicate} }
+
+// Carries says what the devices along an axis exchange.
+func (c Config) Carries(axis string) string {
+	switch axis {
+	case AxisPipeline:
+		return "activations from stage to stage"
+	case AxisReplicate:
+		return "gradients, added up"
+	case AxisShard:
+		return "parameters gathered, gradients scattered, layer by layer"
+	case AxisExpert:
+		return "tokens to their experts and back; other parameters as dp_shard"
+	case AxisContext:
+		if c.Rotate == "allgather" {
+			return "keys and values, gathered in every layer; parameters as dp_shard"
+		}
+		return "keys and values, in a ring, in every layer; parameters as dp_shard"
+	case AxisTensor:
+		return "activations gathered and scattered, twice in every layer"
+	}
+	return ""
 }
 
 // BatchDegree returns over how many devices the sequences of a batch are split on
