@@ -19,9 +19,16 @@ type Options struct {
 	Unroll     bool // record every layer instead of a loop over them
 	Attention  AttentionOptions
 	LossChunks int // parts of the sequence whose logits exist at a time; 0 and 1 mean all
+	// Float8 says which products are in 8-bit floats. With Float8InBF16 they are
+	// computed in bf16, with equal results: bf16 holds what 8-bit floats do.
+	Float8       Float8
+	Float8InBF16 bool
 	// ExpertBlock is the number of rows multiplied by an expert's weights at a
 	// time; 0 chooses.
 	ExpertBlock int
+	// ExpertBuffer is the room for rows from devices that share out the experts, over
+	// the mean that arrive; 0 is DefaultExpertBuffer.
+	ExpertBuffer float64
 	// ForceLoadBalance sends tokens round the experts regardless of the router,
 	// for benchmarks.
 	ForceLoadBalance bool

@@ -82,11 +82,29 @@ func (m *Model) experts(x *graph.Value, w weights) (*graph.Value, balance) {
 		v = p.Enter(graph.Reshape(v, B, S, n))
 		return graph.Reshape(v, B*v.Dim(1), n)
 	}
-	names := []string{"layers.experts.w_gate", "layers.experts.w_up", "layers.experts.w_down"}
-	y := groupedFFN{experts: c.Experts, topK: c.TopK, block: m.Options.ExpertBlock, place: p, names: names}.
-		apply(rows(x, D), rows(to.weights, c.TopK), rows(to.experts, c.TopK), w[names[0]], w[names[1]], w[names[2]])
+	stored := []*graph.Value{w[expertNames[0]], w[expertNames[1]], w[expertNames[2]]}
+	y := m.dropless().apply(rows(x, D), rows(to.weights, c.TopK), rows(to.experts, c.TopK), stored)
 	y = p.Leave(graph.Reshape(y, B, y.Dim(0)/B, D))
 	return y, balance{graph.StopGradient(graph.Sum(to.chosen, 0)), graph.Sum(to.probs, 0), graph.Sum(graph.Square(to.lse)), x.Builder().Scalar(dtype.F32, 0)}
+}
+
+// expertLayer applies to rows [N, D] the experts s32 [N, k] that they chose, and
+// adds up by weights f32 [N, k], given the stored matrices.
+type expertLayer interface {
+	apply(x, weights, experts *graph.Value, stored []*graph.Value) *graph.Value
+}
+
+func (m *Model) dropless() expertLayer {
+	c, p := m.Config.MoE, m.Placement
+	g := groupedFFN{experts: c.Experts, topK: c.TopK, block: m.Options.ExpertBlock, place: p}
+	if p.Experts().Alone() {
+		return g
+	}
+	room := m.Options.ExpertBuffer
+	if room == 0 {
+		room = DefaultExpertBuffer
+	}
+	return exchangedFFN{g, p.Experts(), p.Tokens(), room}
 }
 
 // stacked puts what the routers of some layers did together, layers first.

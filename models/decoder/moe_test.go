@@ -48,8 +48,8 @@ func TestExperts(t *testing.T) {
 			t.Run(fmt.Sprintf("block %d norm=%v", block, norm), func(t *testing.T) {
 				got := run(func(in []*graph.Value) *graph.Value {
 					to := m.route(in[0], in[1], nil, false)
-					g := groupedFFN{experts: E, topK: k, block: block, place: Single{}, names: []string{"", "", ""}}
-					return g.apply(in[0], to.weights, to.experts, in[2], in[3], in[4])
+					g := groupedFFN{experts: E, topK: k, block: block, place: Single{}}
+					return g.apply(in[0], to.weights, to.experts, in[2:5])
 				})
 				for i, what := range []string{"output", "dx", "drouter", "dgate", "dup", "ddown"} {
 					requireClose(t, want[i], got[i], 5e-6, what)

@@ -1,0 +1,219 @@
+package decoder
+
+import (
+	"math"
+
+	"titan/dtype"
+	"titan/graph"
+)
+
+// exchangedFFN is groupedFFN for experts that are shared out over the devices of a
+// group, each of which has rows of its own: rows go to their experts' devices and
+// what these make of them comes back, both by all-to-all. Nothing is dropped
+// although buffers have a fixed size: a device sends at most room rows to each
+// other in a round, and there are as many rounds as the busiest pair of devices
+// needs, one as a rule.
+//
+// For the backward pass only the rows that devices have anyway are kept. They are
+// sent again, together with their cotangents, and experts compute again what they
+// need of the forward pass, which are two products of the three: a row's gradient
+// by its weight is ⟨h, ct·Wdᵀ⟩, h being what the down matrix Wd is multiplied with.
+type exchangedFFN struct {
+	groupedFFN
+	group Group   // shares out the experts
+	all   Group   // devices that make equally many rounds
+	room  float64 // rows that fit into a device's buffers, over those it sends
+}
+
+// DefaultExpertBuffer is the room for rows of other devices, over the mean that
+// arrive. All of a buffer travels, so that it costs time where it is empty, and
+// another round costs as much as the whole buffer once more where it is too small:
+// 1.5 is more than devices exceed the mean by once experts are roughly balanced,
+// since a device has several experts and gets the mean of their loads.
+const DefaultExpertBuffer = 1.5
+
+// roomFor is how many of a device's pairs of row and expert go to one other device
+// in a round.
+func (g exchangedFFN) roomFor(pairs int) int {
+	const step = 8 // rows of a tile
+	n := int(math.Ceil(g.room * float64(pairs) / float64(g.group.Devices())))
+	return min(pairs, (max(n, 1)+step-1)/step*step)
+}
+
+// traffic says which pairs of row and expert go where: all s32, P pairs, n devices
+// with e experts each.
+type traffic struct {
+	order   *graph.Value // [P]: the pairs sorted by expert, and so by device
+	start   *graph.Value // [n]: where a device's begin in order
+	count   *graph.Value // [n]: how many there are
+	device  *graph.Value // [P]: where a pair goes
+	rank    *graph.Value // [P]: how many go there before it
+	arrived *graph.Value // [n, e]: how many rows come from each device for each expert
+	rounds  *graph.Value // scalar
+}
+
+const trafficArrays = 7
+
+func (t traffic) list() []*graph.Value {
+	return []*graph.Value{t.order, t.start, t.count, t.device, t.rank, t.arrived, t.rounds}
+}
+
+func trafficOf(v []*graph.Value) traffic {
+	return traffic{v[0], v[1], v[2], v[3], v[4], v[5], v[6]}
+}
+
+// plan finds out where pairs go; experts s32 [P].
+func (g exchangedFFN) plan(experts *graph.Value, room int) traffic {
+	b, P := experts.Builder(), experts.Dim(0)
+	n, E := g.group.Devices(), g.experts
+	one := func(x int) *graph.Value { return b.Int(dtype.S32, int64(x)) }
+	hot := graph.Convert(graph.Equal(graph.ExpandDims(experts, -1), b.Iota(graph.T(dtype.S32, P, E), 1)), dtype.S32)
+	upTo := countUp(hot)
+	counts := graph.Reshape(graph.SliceDim(upTo, 0, P-1, P), E)
+	of := func(perExpert *graph.Value) *graph.Value { return graph.Sum(graph.Mul(hot, perExpert), -1) }
+
+	t := traffic{count: graph.Sum(graph.Reshape(counts, n, E/n), -1), device: graph.Div(experts, one(E/n))}
+	t.start = graph.Cumsum(t.count, 0, graph.Exclusive())
+	first := graph.Cumsum(counts, 0, graph.Exclusive()) // of each expert, in order
+	place := graph.AddScalar(graph.Add(graph.Sum(graph.Mul(upTo, hot), -1), of(first)), -1)
+	begin := graph.Reshape(graph.BroadcastInDim(t.start, []int{n, E / n}, []int{0}), E)
+	t.rank = graph.Sub(place, of(begin))
+	t.order = graph.IndexUpdate(b.Zeros(graph.T(dtype.S32, P)), place, b.Iota(graph.T(dtype.S32, P), 0), 0, graph.UniqueIndices())
+	t.arrived = g.group.Exchange(graph.Reshape(counts, n, E/n), 0, 0)
+	busiest := g.all.Max(graph.ReduceMax(t.count, 0))
+	t.rounds = graph.Div(graph.Add(busiest, one(room-1)), one(room))
+	return t
+}
+
+// round is the traffic of one round in which every device sends room rows, used or
+// not, to each of n.
+type round struct {
+	traffic
+	n, room int
+	base    *graph.Value // rows to each device in the rounds before
+}
+
+func (t traffic) round(number *graph.Value, n, room int) round {
+	return round{t, n, room, graph.Mul(number, number.Builder().Int(dtype.S32, int64(room)))}
+}
+
+// places are the numbers, s32 [n, room], of the rows for a device among all for it.
+func (r round) places() *graph.Value {
+	return graph.Add(r.base.Builder().Iota(graph.T(dtype.S32, r.n, r.room), 1), r.base)
+}
+
+// pairs are those that are sent, s32 [n·room]; any where there are fewer.
+func (r round) pairs() *graph.Value {
+	last := r.base.Builder().Int(dtype.S32, int64(r.order.Dim(0)-1))
+	at := graph.Min(graph.Add(r.places(), graph.ExpandDims(r.start, -1)), last)
+	return graph.Take(r.order, graph.Reshape(at, r.n*r.room), 0)
+}
+
+// experts are those, s32 [n·room], that the rows that arrive are for, by their
+// number on this device; one more than there are where no row is.
+func (r round) experts() *graph.Value {
+	end := graph.Cumsum(r.arrived, 1)
+	past := graph.GreaterEqual(graph.ExpandDims(r.places(), -1), graph.ExpandDims(end, 1)) // [n, room, e]
+	return graph.Reshape(graph.Sum(graph.Convert(past, dtype.S32), -1), r.n*r.room)
+}
+
+// returned are the places, s32 [P], of pairs among what comes back, and 1 or 0, f32
+// [P], for whether it does in this round.
+func (r round) returned() (slot, here *graph.Value) {
+	b := r.base.Builder()
+	one := func(x int) *graph.Value { return b.Int(dtype.S32, int64(x)) }
+	rank := graph.Sub(r.rank, r.base)
+	in := graph.And(graph.GreaterEqual(rank, one(0)), graph.Less(rank, one(r.room)))
+	rank = graph.Max(graph.Min(rank, one(r.room-1)), one(0))
+	return graph.Add(graph.Mul(r.device, one(r.room)), rank), graph.Convert(in, dtype.F32)
+}
+
+// everyRound runs body for round 0 and, in a loop, for those that follow if there
+// are any; body adds to sums, which are nil at first.
+func (t traffic) everyRound(n, room int, body func(r round, sums []*graph.Value) []*graph.Value) []*graph.Value {
+	b := t.rounds.Builder()
+	one := b.Int(dtype.S32, 1)
+	sums := body(t.round(b.Int(dtype.S32, 0), n, room), nil)
+	return b.While(append([]*graph.Value{one}, sums...),
+		func(c []*graph.Value) *graph.Value { return graph.Less(c[0], t.rounds) },
+		func(c []*graph.Value) []*graph.Value {
+			return append([]*graph.Value{graph.Add(c[0], one)}, body(t.round(c[0], n, room), c[1:])...)
+		})[1:]
+}
+
+// apply is groupedFFN.apply; experts are numbers of all experts, stored the
+// matrices of this device's.
+func (g exchangedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Value) *graph.Value {
+	b, N, D, k := x.Builder(), x.Dim(0), x.Dim(1), g.topK
+	n, local, room := g.group.Devices(), g.experts/g.group.Devices(), g.roomFor(N*k)
+	size := blockRows(g.block, N*k, local) // as many rows arrive as are sent, in the mean
+	token := func(pair *graph.Value) *graph.Value { return graph.Div(pair, b.Int(dtype.S32, int64(k))) }
+	f32 := func(v *graph.Value) *graph.Value { return graph.Convert(v, dtype.F32) }
+	send := func(v *graph.Value) *graph.Value { return g.group.Exchange(v, 0, 0) }
+	plus := func(sums []*graph.Value, i int, v *graph.Value) *graph.Value {
+		if sums == nil {
+			return v
+		}
+		return graph.Add(sums[i], v)
+	}
+
+	forward := func(a []*graph.Value) (outs, residuals []*graph.Value) {
+		x, weights, t, w := a[0], a[1], trafficOf(a[2:]), g.gather(a[2+trafficArrays:])
+		d := x.DType()
+		sums := t.everyRound(n, room, func(r round, sums []*graph.Value) []*graph.Value {
+			rows := send(graph.Take(x, token(r.pairs()), 0))
+			l := layRows(r.experts(), local, size)
+			xs := graph.Take(rows, l.row, 0)
+			ys, _ := l.blocks.each([]*graph.Value{rowZeros(b, d, xs.Shape()...)}, w, nil, func(c []*graph.Value, w, _ ffn, at *graph.Value) ([]*graph.Value, ffn) {
+				rows := l.blocks.block(xs, at)
+				h := graph.Mul(graph.Silu(graph.Einsum("bd,df->bf", rows, w[0])), graph.Einsum("bd,df->bf", rows, w[1]))
+				return []*graph.Value{put(c[0], graph.Einsum("bf,fd->bd", h, w[2]), at)}, ffn{}
+			})
+			back := send(graph.Take(ys[0], l.slot, 0))
+			slot, here := r.returned()
+			picked := graph.Reshape(f32(graph.Take(back, slot, 0)), N, k, D)
+			share := graph.Mul(weights, graph.Reshape(here, N, k))
+			return []*graph.Value{plus(sums, 0, graph.Sum(graph.Mul(picked, graph.ExpandDims(share, -1)), 1))}
+		})
+		return []*graph.Value{graph.Convert(sums[0], d)}, a
+	}
+	backward := func(res, cts []*graph.Value) []*graph.Value {
+		x, weights, t, w := res[0], res[1], trafficOf(res[2:]), g.gather(res[2+trafficArrays:])
+		d := x.DType()
+		both := graph.Concat(1, x, graph.Convert(cts[0], d))
+		flat := graph.Reshape(weights, N*k)
+		sums := t.everyRound(n, room, func(r round, sums []*graph.Value) []*graph.Value {
+			pairs := r.pairs()
+			rows, shares := send(graph.Take(both, token(pairs), 0)), send(graph.Take(flat, pairs, 0))
+			l := layRows(r.experts(), local, size)
+			xs := graph.Take(rows, l.row, 0)
+			shares = graph.Mul(graph.Take(shares, l.row, 0), l.filled) // padding has none
+			M := xs.Dim(0)
+			gradients := &ffn{}
+			if sums != nil {
+				gradients = (*ffn)(sums[2:])
+			}
+			out, grads := l.blocks.each([]*graph.Value{rowZeros(b, d, M, D), rowZeros(b, dtype.F32, M)}, w, gradients, func(c []*graph.Value, w, sums ffn, at *graph.Value) ([]*graph.Value, ffn) {
+				both, share := l.blocks.block(xs, at), graph.ExpandDims(l.blocks.block(shares, at), -1)
+				x, ct := graph.SliceDim(both, 1, 0, D), graph.SliceDim(both, 1, D, 2*D)
+				act := newSwiglu(graph.Einsum("bd,df->bf", x, w[0]), graph.Einsum("bd,df->bf", x, w[1]))
+				dh := graph.Einsum("bd,fd->bf", ct, w[2], graph.As(dtype.F32)) // but for the weight
+				dw := graph.Sum(graph.Mul(dh, f32(act.hidden(d))), -1)
+				dy := graph.Convert(graph.Mul(f32(ct), share), d)
+				dx, sums := act.backward(x, dy, graph.Mul(dh, share), w, sums)
+				return []*graph.Value{put(c[0], dx, at), put(c[1], dw, at)}, sums
+			})
+			backRows, backShares := send(graph.Take(out[0], l.slot, 0)), send(graph.Take(out[1], l.slot, 0))
+			slot, here := r.returned()
+			parts := graph.Mul(f32(graph.Take(backRows, slot, 0)), graph.ExpandDims(here, -1))
+			dw := graph.Mul(graph.Take(backShares, slot, 0), here)
+			return append([]*graph.Value{
+				plus(sums, 0, graph.Sum(graph.Reshape(parts, N, k, D), 1)), plus(sums, 1, graph.Reshape(dw, N, k)),
+			}, grads[:]...)
+		})
+		none := make([]*graph.Value, trafficArrays)
+		return append(append([]*graph.Value{graph.Convert(sums[0], d), sums[1]}, none...), g.scatter(ffn(sums[2:]))...)
+	}
+	args := append([]*graph.Value{x, weights}, g.plan(graph.Reshape(experts, N*k), room).list()...)
+	return graph.CustomVJP(append(args, stored...), forward, backward)[0]
+}
