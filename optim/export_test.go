@@ -9,18 +9,36 @@ import (
 // every matrix that there are too few of.
 func SetFlopsPerByte(o *Optimizer, x float64) { o.muon.balance = x }
 
-// Route describes how a parameter's matrices travel, members parameters alike:
-// the axes of each all-to-all, those that share copies out, those that go on
-// splitting a matrix, and the matrices on each device.
-func Route(o *Optimizer, m *mesh.Mesh, spec sharding.Spec, p Param, members int) (moves [][]string, share, split []string, slots int) {
-	v, _ := p.matrices()
-	local, err := spec.Shard(m, p.Shape)
-	if err != nil {
-		panic(err)
+// Job describes one iteration of Muon on a mesh.
+type Job struct {
+	Params       []string
+	Moves        [][]string // axes of the all-to-alls of the first parameter
+	Share, Split []string
+	Slots        int
+}
+
+// Plan describes Muon's iterations for all parameters that are matrices.
+func Plan(o *Optimizer, m *mesh.Mesh, specs []sharding.Spec) ([]Job, error) {
+	var ps []Param
+	var ss []sharding.Spec
+	for i, p := range o.params {
+		if o.groups[o.group[i]].muon {
+			ps, ss = append(ps, p), append(ss, specs[i])
+		}
 	}
-	r := newRoute(m, spec, len(p.Shape), v, members*product(local[:v.stack]), o.muon)
-	for _, x := range r.moves {
-		moves = append(moves, x.axes)
+	jobs, err := plan(m, ss, ps, o.muon)
+	var out []Job
+	for _, j := range jobs {
+		x := Job{Share: j.share, Split: j.loads[0].split, Slots: j.slots}
+		for _, l := range j.loads {
+			for _, i := range l.members {
+				x.Params = append(x.Params, ps[i].Name)
+			}
+		}
+		for _, mv := range j.loads[0].moves {
+			x.Moves = append(x.Moves, mv.axes)
+		}
+		out = append(out, x)
 	}
-	return moves, r.share, r.split, r.slots
+	return out, err
 }

@@ -3,6 +3,7 @@ package optim
 import (
 	"titan/dtype"
 	"titan/graph"
+	"titan/sharding"
 )
 
 // muon holds what all of Muon's groups share.
@@ -80,22 +81,23 @@ func (o muon) newtonSchulz(x *graph.Value, wide bool, axes []string) *graph.Valu
 	}
 	norm := graph.Max(graph.Sqrt(sum), x.Builder().Scalar(graph.F32, o.eps))
 	x = narrow(graph.Div(f, graph.BroadcastInDim(norm, x.Shape(), []int{0})))
-	for range o.steps {
+	out, _ := x.Builder().Scan([]*graph.Value{x}, nil, func(carry, _ []*graph.Value) (next, _ []*graph.Value) {
+		x := carry[0]
 		g := dot(gram, x, x)
 		if len(axes) > 0 {
 			g = graph.ReduceScatter(g, 1, axes...)
 		}
 		rows := narrow(g)
 		p := graph.Add(graph.MulScalar(g, quinticB), graph.MulScalar(dot("cij,cjk->cik", rows, whole(rows)), quinticC))
-		px := x
+		var px *graph.Value
 		if wide {
 			px = dot(product, whole(narrow(p)), x)
 		} else {
 			px = dot(product, x, whole(narrow(p)))
 		}
-		x = narrow(graph.Add(graph.MulScalar(graph.Convert(x, graph.F32), quinticA), px))
-	}
-	return x
+		return []*graph.Value{narrow(graph.Add(graph.MulScalar(graph.Convert(x, graph.F32), quinticA), px))}, nil
+	}, graph.Iterations(o.steps))
+	return out[0]
 }
 
 // orthogonalize makes the matrices of all updates orthogonal. xs are the updates
@@ -105,15 +107,21 @@ func (o *Optimizer) orthogonalize(b *graph.Builder, in Inputs, params []int, xs 
 	for i, x := range xs {
 		xs[i] = graph.Convert(x, o.muon.dtype)
 	}
-	if m := b.Mesh(); m != nil && m.Size() > 1 {
-		for _, s := range o.loads(b, in, params) {
-			local := make([]*graph.Value, len(s.members))
-			for i, k := range s.members {
-				local[i] = xs[k]
-			}
-			for i, y := range s.run(b, o.muon, local) {
-				out[s.members[i]] = y
-			}
+	if m := b.Mesh(); m != nil && m.Size() > 1 && len(xs) > 0 {
+		if in.Specs == nil {
+			b.Fail("optim: Muon shares its work out over the mesh and must know how parameters lie: set Inputs.Specs")
+		}
+		var ps []Param
+		var specs []sharding.Spec
+		for _, k := range params {
+			ps, specs = append(ps, o.params[k]), append(specs, in.Specs[k])
+		}
+		jobs, err := plan(m, specs, ps, o.muon)
+		if err != nil {
+			b.Fail("optim: %v", err)
+		}
+		for _, j := range jobs {
+			j.run(b, o.muon, xs, out)
 		}
 		return out
 	}

@@ -1,7 +1,6 @@
 package optim_test
 
 import (
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -26,8 +25,6 @@ func blocks(layers int) []optim.Param {
 		{Name: "layers.wv", Shape: []int{layers, 16, 2, 8}, Axes: []string{"layer", "embed", "kv_heads", "head_dim"}},
 		{Name: "layers.wo", Shape: []int{layers, 4, 8, 16}, Axes: []string{"layer", "heads", "head_dim", "embed"}},
 		{Name: "layers.w_up", Shape: []int{layers, 16, 24}, Axes: []string{"layer", "embed", "mlp"}},
-		{Name: "layers.w_down", Shape: []int{layers, 24, 16}, Axes: []string{"layer", "mlp", "embed"}},
-		{Name: "layers.experts.w_up", Shape: []int{layers, 4, 16, 8}, Axes: []string{"layer", "expert", "embed", "expert_mlp"}},
 		{Name: "layers.experts.w_down", Shape: []int{layers, 4, 8, 16}, Axes: []string{"layer", "expert", "expert_mlp", "embed"}},
 		{Name: "layers.norm", Shape: []int{layers, 16}, Axes: []string{"layer", "norm"}},
 	}
@@ -63,15 +60,58 @@ var meshes = map[string]struct {
 	axes   []mesh.Axis
 	rules  map[string]any
 	split  *float64
+	plan   []optim.Job
 }{
-	"fsdp 8":                  {3, axes("s", 8), map[string]any{"embed": "s"}, nil},
-	"replicate 2 x shard 4":   {3, axes("r", 2, "s", 4), map[string]any{"embed": "s"}, nil},
-	"shard 4 x tp 2":          {3, axes("s", 4, "t", 2), map[string]any{"embed": "s", "heads": "t", "kv_heads": "t", "mlp": "t", "expert_mlp": "t", "vocab": "t"}, nil},
-	"shard 2 x ep 2 x tp 2":   {3, axes("s", 2, "e", 2, "t", 2), map[string]any{"embed": []string{"s", "e"}, "heads": "t", "kv_heads": "t", "mlp": "t", "expert": "e", "expert embed": "s", "expert_mlp": "t"}, nil},
-	"pp 2 x shard 2 x cp 2":   {4, axes("p", 2, "s", 2, "c", 2), map[string]any{"layer": "p", "embed": []string{"s", "c"}}, nil},
-	"replicate 8":             {3, axes("r", 8), nil, nil},
-	"split over shard and tp": {1, axes("r", 2, "s", 2, "t", 2), map[string]any{"embed": "s", "heads": "t", "kv_heads": "t", "mlp": "t", "expert_mlp": "t"}, ptr(0)},
-	"split over shard 8":      {1, axes("s", 8), map[string]any{"embed": "s"}, ptr(0)},
+	"fsdp 8": {3, axes("s", 8), map[string]any{"embed": "s"}, nil, []optim.Job{
+		{Params: []string{"layers.wq", "layers.wo"}, Moves: [][]string{{"s"}}, Slots: 1},
+		{Params: []string{"layers.wk", "layers.wv"}, Moves: [][]string{{"s"}}, Slots: 1},
+		{Params: []string{"layers.w_up"}, Moves: [][]string{{"s"}}, Slots: 1},
+		{Params: []string{"layers.experts.w_down"}, Moves: [][]string{{"s"}}, Slots: 2},
+	}},
+	"replicate 2 x shard 4": {3, axes("r", 2, "s", 4), map[string]any{"embed": "s"}, nil, []optim.Job{
+		{Params: []string{"layers.wq", "layers.wo"}, Moves: [][]string{{"s"}}, Share: []string{"r"}, Slots: 1},
+		{Params: []string{"layers.wk", "layers.wv"}, Moves: [][]string{{"s"}}, Share: []string{"r"}, Slots: 1},
+		{Params: []string{"layers.w_up"}, Moves: [][]string{{"s"}}, Share: []string{}, Slots: 1}, // four devices are enough
+		{Params: []string{"layers.experts.w_down"}, Moves: [][]string{{"s"}}, Share: []string{"r"}, Slots: 2},
+	}},
+	"shard 4 x tp 2": {3, axes("s", 4, "t", 2), map[string]any{"embed": "s", "heads": "t", "kv_heads": "t", "mlp": "t", "expert_mlp": "t", "vocab": "t"}, nil, []optim.Job{
+		{Params: []string{"layers.wq", "layers.wo"}, Moves: [][]string{{"s"}, {"t"}}, Slots: 1},
+		{Params: []string{"layers.wk", "layers.wv"}, Moves: [][]string{{"s"}, {"t"}}, Slots: 1},
+		{Params: []string{"layers.w_up"}, Moves: [][]string{{"s"}, {"t"}}, Slots: 1},
+		{Params: []string{"layers.experts.w_down"}, Moves: [][]string{{"s"}, {"t"}}, Slots: 2},
+	}},
+	"shard 2 x ep 2 x tp 2": {3, axes("s", 2, "e", 2, "t", 2), map[string]any{"embed": []string{"s", "e"}, "heads": "t", "kv_heads": "t", "mlp": "t",
+		"expert": "e", "expert embed": "s", "expert_mlp": "t"}, nil, []optim.Job{
+		{Params: []string{"layers.wq", "layers.wo"}, Moves: [][]string{{"s", "e"}, {"t"}}, Slots: 1},
+		{Params: []string{"layers.wk", "layers.wv"}, Moves: [][]string{{"s", "e"}, {"t"}}, Slots: 1},
+		{Params: []string{"layers.w_up"}, Moves: [][]string{{"s", "e"}, {"t"}}, Slots: 1},
+		{Params: []string{"layers.experts.w_down"}, Moves: [][]string{{"s"}, {"t"}}, Slots: 2},
+	}},
+	"pp 2 x shard 2 x cp 2": {10, axes("p", 2, "s", 2, "c", 2), map[string]any{"layer": "p", "embed": []string{"s", "c"}}, nil, []optim.Job{
+		{Params: []string{"layers.wq", "layers.wo"}, Moves: [][]string{{"s", "c"}}, Slots: 3}, // 5 + 5 over 4
+		{Params: []string{"layers.wk", "layers.wv"}, Moves: [][]string{{"s", "c"}}, Slots: 3},
+		{Params: []string{"layers.w_up"}, Moves: [][]string{{"s", "c"}}, Slots: 2},
+		{Params: []string{"layers.experts.w_down"}, Moves: [][]string{{"s", "c"}}, Slots: 5},
+	}},
+	"replicate 8": {3, axes("r", 8), nil, nil, []optim.Job{
+		{Params: []string{"layers.wq", "layers.wo"}, Share: []string{"r"}, Slots: 1},
+		{Params: []string{"layers.wk", "layers.wv"}, Share: []string{"r"}, Slots: 1},
+		{Params: []string{"layers.w_up"}, Share: []string{"r"}, Slots: 1},
+		{Params: []string{"layers.experts.w_down"}, Share: []string{"r"}, Slots: 2},
+	}},
+	"split over tp": {1, axes("r", 2, "s", 2, "t", 2), map[string]any{"embed": "s", "heads": "t", "kv_heads": "t", "mlp": "t", "expert_mlp": "t"}, ptr(0), []optim.Job{
+		{Params: []string{"layers.wq", "layers.wo"}, Moves: [][]string{{"s"}}, Share: []string{}, Split: []string{"t"}, Slots: 1},
+		{Params: []string{"layers.wk", "layers.wv"}, Moves: [][]string{{"s"}}, Share: []string{}, Split: []string{"t"}, Slots: 1},
+		{Params: []string{"layers.w_up"}, Moves: [][]string{{"s"}}, Share: []string{}, Split: []string{"t"}, Slots: 1},
+		{Params: []string{"layers.experts.w_down"}, Moves: [][]string{{"t"}}, Share: []string{"r"}, Split: []string{"s"}, Slots: 1},
+	}},
+	"split over shard 8": {1, axes("s", 8), map[string]any{"embed": "s"}, ptr(0), []optim.Job{
+		{Params: []string{"layers.wq", "layers.wo"}, Moves: [][]string{{"s"}}, Slots: 1},
+		{Params: []string{"layers.wk"}, Split: []string{"s"}, Slots: 1},
+		{Params: []string{"layers.wv"}, Split: []string{"s"}, Slots: 1},
+		{Params: []string{"layers.w_up"}, Moves: [][]string{{"s"}}, Slots: 1},
+		{Params: []string{"layers.experts.w_down"}, Split: []string{"s"}, Slots: 4},
+	}},
 }
 
 // Whatever the mesh, the update is that of one device, also where the layers are
@@ -98,6 +138,9 @@ func TestMuonShardedEqualsOneDevice(t *testing.T) {
 				}
 				require.InDeltaSlice(t, a, b, 2e-6, p.Name)
 			}
+			plan, err := optim.Plan(many.o, m, s.specs)
+			require.NoError(t, err)
+			require.Equal(t, c.plan, plan)
 			t.Logf("worst difference %.2g", worst)
 			params := many.params
 			broken := chirpGradients(s.params, 2, 1)
@@ -116,10 +159,88 @@ func TestMuonMustKnowTheSpecs(t *testing.T) {
 	require.NoError(t, err)
 	s.specs, s.silent = place(s.params, nil), true
 	_, err = s.trace(t, s.optimizer(t))
-	require.ErrorContains(t, err, "Inputs.Specs has 0 specs for 10 parameters")
+	require.ErrorContains(t, err, "set Inputs.Specs")
 }
 
-var _ = fmt.Sprint
-var _ = graph.F32
-var _ = xlatest.CPU
-var _ hlo.Module
+// muonFlops is what the matrices of p take, all of them: in each iteration
+// 2·s²·l for the Gram matrix, 2·s³ for its square and 2·s²·l for the product.
+func muonFlops(p optim.Param, steps int) float64 {
+	rows, cols, count := sides(p)
+	s, l := float64(min(rows, cols)), float64(max(rows, cols))
+	return float64(count*steps) * (4*s*s*l + 2*s*s*s)
+}
+
+// dotFlops adds up the contractions that one device computes.
+func dotFlops(m *hlo.Module) float64 {
+	sum := 0.0
+	m.Walk(func(i *hlo.Instruction, times int64) {
+		ops := []*hlo.Instruction{i}
+		if i.Opcode == "fusion" {
+			ops = i.Called[0].Order()
+		}
+		for _, i := range ops {
+			if i.Opcode != "dot" {
+				continue
+			}
+			n := 2 * elements(i.Shape.Dims)
+			for _, d := range i.Dot.LHSContract {
+				n *= i.Operands[0].Shape.Dims[d]
+			}
+			sum += float64(n) * float64(times)
+		}
+	})
+	return sum
+}
+
+// received is what a device has after each kind of collective, in elements,
+// those of scalars left out.
+func received(m *hlo.Module) map[string]int {
+	out := map[string]int{}
+	for _, c := range m.Collectives() {
+		c.Op.Shape.Leaves(func(s hlo.Shape) {
+			if n := elements(s.Dims); n > 1 {
+				out[c.Kind()] += n * int(c.Times)
+			}
+		})
+	}
+	return out
+}
+
+// Compiled for eight devices, each computes an eighth, padding included, and
+// matrices arrive and leave by collectives of an eighth of their size: nothing
+// is replicated.
+func TestMuonCompiledIsShared(t *testing.T) {
+	params := []optim.Param{
+		{Name: "layers.wq", Shape: []int{7, 32, 4, 16}, Axes: []string{"layer", "embed", "heads", "head_dim"}},
+		{Name: "layers.experts.w_down", Shape: []int{7, 8, 16, 32}, Axes: []string{"layer", "expert", "expert_mlp", "embed"}},
+	}
+	all := muonFlops(params[0], 5)*8/7 + muonFlops(params[1], 5) // seven layers take the time of eight
+	one := float64(8*32*64+56*16*32) / 8                         // elements a device has, padding included
+	for name, c := range map[string]struct {
+		axes     []mesh.Axis
+		rules    map[string]any
+		split    *float64
+		flops    float64
+		received map[string]int
+	}{
+		"fsdp 8":                {axes("s", 8), map[string]any{"embed": "s"}, nil, all / 8, map[string]int{"all-to-all": int(2 * one)}},
+		"replicate 2 x shard 4": {axes("r", 2, "s", 4), map[string]any{"embed": "s"}, nil, all / 8, map[string]int{"all-to-all": int(2 * one), "all-gather": int(2 * one)}},
+		"shard 2 x ep 2 x tp 2": {axes("s", 2, "e", 2, "t", 2), map[string]any{"embed": []string{"s", "e"}, "heads": "t", "expert": "e", "expert embed": "s", "expert_mlp": "t"}, nil,
+			all / 8, map[string]int{"all-to-all": int(4 * one)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := muonSetup(1e-2, params...)
+			var err error
+			s.mesh, err = mesh.New(c.axes, nil)
+			require.NoError(t, err)
+			s.specs, s.split = place(s.params, c.rules), c.split
+			prog, err := s.trace(t, s.optimizer(t))
+			require.NoError(t, err)
+			require.InEpsilon(t, c.flops, prog.Cost().Device[graph.CostContraction].Flops, 1e-9)
+			m, err := xlatest.Compile(t, xlatest.CPU(t), prog.StableHLO(), 8).OptimizedHLO()
+			require.NoError(t, err)
+			require.InEpsilon(t, c.flops, dotFlops(m), 1e-9)
+			require.Equal(t, c.received, received(m))
+		})
+	}
+}
