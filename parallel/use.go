@@ -1,6 +1,8 @@
 package parallel
 
 import (
+	"slices"
+
 	"titan/graph"
 )
 
@@ -45,14 +47,18 @@ func (p *Plan) Weight(x *graph.Value, name string) *graph.Value {
 	return graph.WithGradIn(p.gather(x, name), p.options.Reduce)
 }
 
-// Gather is Weight for code with a derivative of its own, which calls Scatter.
+// Gather is Weight for code with a derivative of its own, which calls Scatter. What
+// has been made 8 bits wide travels so.
 func (p *Plan) Gather(stored *graph.Value, name string) *graph.Value { return p.gather(stored, name) }
 
 // gather marks x as used by all devices before it gathers it, so that gradients
 // are scattered before they are summed over the copies.
 func (p *Plan) gather(x *graph.Value, name string) *graph.Value {
 	at, less := p.of(x, name)
-	y := spread(graph.Convert(x, p.options.Compute), at.rest)
+	if x.DType().Size() > 1 {
+		x = graph.Convert(x, p.options.Compute)
+	}
+	y := spread(x, at.rest)
 	if at.dim >= 0 && !p.keeps(at) {
 		y = graph.AllGatherAgain(y, at.dim-less, at.shard...)
 	}
@@ -63,6 +69,20 @@ func (p *Plan) gather(x *graph.Value, name string) *graph.Value {
 		y = graph.DynamicSliceDim(y, at.heads-less, own, 1)
 	}
 	return y
+}
+
+// Stored returns the devices that hold the parts of a parameter; of a stack over
+// layers, those of one layer.
+func (p *Plan) Stored(name string) graph.Group {
+	at, ok := p.params[name]
+	if !ok {
+		return graph.Group{}
+	}
+	axes := at.spec.Axes()
+	if at.layers() == 1 {
+		axes = slices.DeleteFunc(axes, func(a string) bool { return a == AxisPipeline })
+	}
+	return p.group(axes...)
 }
 
 // Scatter adds up the devices' gradients of what Gather returned and returns the

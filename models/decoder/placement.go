@@ -28,8 +28,12 @@ type Placement interface {
 	// Stack makes a stack of layers' parameters, or a row that is not looped over,
 	// ready for the layers; the others know what was done to it.
 	Stack(x *graph.Value, name string) *graph.Value
-	// Gather is Weight for code with a derivative of its own.
+	// Gather is Weight for code with a derivative of its own. What has been made 8
+	// bits wide stays so.
 	Gather(stored *graph.Value, name string) *graph.Value
+	// Stored are the devices that hold the parts of a parameter, or of one layer's
+	// row of it.
+	Stored(name string) Group
 	// Scatter sums the devices' gradients of a gathered parameter and returns
 	// the part that is stored here, in f32.
 	Scatter(grad *graph.Value, name string) *graph.Value
@@ -74,10 +78,16 @@ func (s Single) Weight(x *graph.Value, _ string) *graph.Value {
 // Stack returns x.
 func (s Single) Stack(x *graph.Value, _ string) *graph.Value { return x }
 
-// Gather converts to the compute type.
+// Gather converts to the compute type what is wider than 8 bits.
 func (s Single) Gather(stored *graph.Value, _ string) *graph.Value {
+	if stored.DType().Size() == 1 {
+		return stored
+	}
 	return graph.Convert(stored, s.compute())
 }
+
+// Stored is one device.
+func (s Single) Stored(string) Group { return Group{} }
 
 // Scatter converts to f32.
 func (s Single) Scatter(grad *graph.Value, _ string) *graph.Value {
