@@ -29,6 +29,7 @@ type Recipe struct {
 	Training             Training                     `toml:"training" doc:"batches, steps and precision"`
 	Data                 data.Config                  `toml:"data" doc:"what it is trained on"`
 	Parallelism          parallel.Config              `toml:"parallelism" doc:"how devices share the work"`
+	MoE                  decoder.MoEConfig            `toml:"moe" doc:"how tokens reach their experts"`
 	ActivationCheckpoint decoder.ActivationCheckpoint `toml:"activation_checkpoint" doc:"which activations are computed again in the backward pass"`
 	Optimizer            optim.Config                 `toml:"optimizer" doc:"the optimizer"`
 	LRScheduler          optim.Schedule               `toml:"lr_scheduler" doc:"the learning rate over the steps"`
@@ -53,6 +54,7 @@ func Defaults() Recipe {
 		},
 		Data:                 data.DefaultConfig(),
 		Parallelism:          parallel.DefaultConfig(),
+		MoE:                  decoder.DefaultMoEConfig(),
 		ActivationCheckpoint: decoder.DefaultActivationCheckpoint(),
 		Optimizer:            optim.Defaults(),
 		LRScheduler:          optim.DefaultSchedule(),

@@ -56,7 +56,7 @@ func OptionsFor(r *configs.Recipe, m *mesh.Mesh, p Platform) (StepOptions, error
 func modelOptions(r *configs.Recipe, model *decoder.Config, p Platform, local, S int) decoder.Options {
 	o := decoder.Options{
 		Remat: r.ActivationCheckpoint, Unroll: r.Training.UnrollLayers,
-		LossChunks: lossChunks(local, S, model.VocabSize), ForceLoadBalance: r.Debug.ForceBalance,
+		LossChunks: lossChunks(local, S, model.VocabSize), ForceLoadBalance: r.Debug.ForceBalance, ExpertBuffer: r.MoE.BufferFactor,
 	}
 	if p.CPU {
 		o.Attention.Rows = 16
