@@ -76,6 +76,16 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 		{func(c *optim.Config) { c.ParamGroups = []optim.Group{{Pattern: "a", LRFactor: ptr(-1)}} }, "optimizer.param_groups[0].lr_factor", "-1"},
 		{func(c *optim.Config) { c.ParamGroups = []optim.Group{{Pattern: "a", Beta2: ptr(1)}} }, "optimizer.param_groups[0].beta2", "is 1"},
 		{func(c *optim.Config) { c.ParamGroups = []optim.Group{{Pattern: "a", Eps: ptr(0)}} }, "optimizer.param_groups[0].eps", "is 0"},
+		{func(c *optim.Config) { c.Name = "Moun" }, "optimizer.name", `did you mean "Muon"`},
+		{func(c *optim.Config) { c.MuonLR = ptr(-1) }, "optimizer.muon_lr", "-1"},
+		{func(c *optim.Config) { c.MuonMomentum = 1 }, "optimizer.muon_momentum", "less than 1"},
+		{func(c *optim.Config) { c.StateDType, c.MuonMomentum = "bfloat16", 0.999 }, "optimizer.muon_momentum", "never decay"},
+		{func(c *optim.Config) { c.MuonNSSteps = 0 }, "optimizer.muon_ns_steps", "5 is usual"},
+		{func(c *optim.Config) { c.MuonNSDType = "float16" }, "optimizer.muon_ns_dtype", `did you mean "bfloat16"`},
+		{func(c *optim.Config) { c.MuonEps = 0 }, "optimizer.muon_eps", "divisor"},
+		{func(c *optim.Config) { c.MuonAdjustLR = "match_rms_adam" }, "optimizer.muon_adjust_lr", `did you mean "match_rms_adamw"`},
+		{func(c *optim.Config) { c.ParamGroups = []optim.Group{{Pattern: "a", Optimizer: "adam"}} }, "optimizer.param_groups[0].optimizer", `did you mean "AdamW"`},
+		{func(c *optim.Config) { c.ParamGroups = []optim.Group{{Pattern: "a", MuonMomentum: ptr(2)}} }, "optimizer.param_groups[0].muon_momentum", "is 2"},
 	} {
 		cfg := optim.Defaults()
 		c.change(&cfg)
@@ -174,4 +184,84 @@ func TestUpdateRefusesForeignInputs(t *testing.T) {
 		})
 		require.ErrorContains(t, err, says)
 	}
+}
+
+// Muon has the layers' matrices, experts and routers among them, and AdamW what
+// is left; groups may say otherwise, and may hold both.
+func TestMuonGroups(t *testing.T) {
+	cfg := optim.Defaults()
+	cfg.Name, cfg.MuonLR = optim.Muon, ptr(0.02)
+	build := func() (*optim.Optimizer, error) {
+		return optim.New(cfg, optim.DefaultSchedule(), 1000, 1, muonParams)
+	}
+	o, err := build()
+	require.NoError(t, err)
+	adamw := optim.GroupInfo{Name: "AdamW", Optimizer: "AdamW", LR: 8e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
+	muon := optim.GroupInfo{Name: "Muon", Optimizer: "Muon", LR: 0.02, Momentum: 0.95, WeightDecay: 0.1}
+	with := func(g optim.GroupInfo, params ...string) optim.GroupInfo {
+		g.Params = params
+		return g
+	}
+	require.Equal(t, []optim.GroupInfo{
+		with(adamw, "embed", "layers.norm", "output"),
+		with(muon, "layers.wq", "layers.wo", "layers.experts.w_up", "layers.experts.w_down", "layers.router"),
+	}, o.Groups())
+	require.Equal(t, []float32{8e-4 / 200, 0.02 / 200}, o.Rates(0))
+	require.Equal(t, 8e-4, o.LR(199), "what the log reports is optimizer.lr")
+	var state []string
+	for _, v := range o.State() {
+		state = append(state, v.Name)
+		if v.Param >= 0 {
+			require.Equal(t, muonParams[v.Param].Shape, v.Shape)
+		}
+	}
+	require.Equal(t, []string{"optim.m.embed", "optim.m.layers.wq", "optim.m.layers.wo", "optim.m.layers.experts.w_up", "optim.m.layers.experts.w_down",
+		"optim.m.layers.router", "optim.m.layers.norm", "optim.m.output", "optim.v.embed", "optim.v.layers.norm", "optim.v.output", "optim.step", "optim.skipped"}, state)
+
+	cfg.ParamGroups = []optim.Group{
+		{Pattern: "router", Optimizer: "AdamW", Beta1: ptr(0.8)},
+		{Pattern: "output", Optimizer: "Muon", LR: ptr(1)},
+		{Pattern: "norm|experts", LRFactor: ptr(0.5), WeightDecay: ptr(0)},
+	}
+	o, err = build()
+	require.NoError(t, err)
+	router := with(adamw, "layers.router")
+	router.Name, router.Pattern, router.Beta1 = "router", "router", 0.8
+	output := with(muon, "output")
+	output.Name, output.Pattern, output.LR = "output", "output", 1
+	norm := with(adamw, "layers.norm")
+	norm.Name, norm.Pattern, norm.LR, norm.WeightDecay = "norm|experts (AdamW)", "norm|experts", 4e-4, 0
+	experts := with(muon, "layers.experts.w_up", "layers.experts.w_down")
+	experts.Name, experts.Pattern, experts.LR, experts.WeightDecay = "norm|experts (Muon)", "norm|experts", 0.01, 0
+	require.Equal(t, []optim.GroupInfo{with(adamw, "embed"), with(muon, "layers.wq", "layers.wo"), router, output, norm, experts}, o.Groups())
+	require.Equal(t, []float32{8e-4, 0.02, 8e-4, 1, 4e-4, 0.01}, o.Rates(199))
+
+	// The other way round: AdamW, and Muon where a group says so.
+	cfg.Name, cfg.ParamGroups = optim.AdamW, []optim.Group{{Pattern: "wq", Optimizer: "Muon"}}
+	o, err = build()
+	require.NoError(t, err)
+	require.Equal(t, []string{"layers.wq"}, o.Groups()[1].Params)
+	require.Len(t, o.Groups(), 2)
+
+	for says, c := range map[string]struct {
+		name   string
+		groups []optim.Group
+	}{
+		"optimizer.param_groups[0].optimizer: is \"Muon\", which updates matrices only, and the pattern \"layers\" also has layers.norm": {
+			optim.AdamW, []optim.Group{{Pattern: "layers", Optimizer: "Muon"}}},
+		"optimizer.param_groups[0].beta2: has no effect: it is a setting of AdamW": {
+			optim.Muon, []optim.Group{{Pattern: "wq", Beta2: ptr(0.9)}}},
+		"optimizer.param_groups[0].muon_momentum: has no effect: it is a setting of Muon": {
+			optim.Muon, []optim.Group{{Pattern: "embed", MuonMomentum: ptr(0.9)}}},
+		"optimizer.name: is \"Muon\", but it updates no parameter": {
+			optim.Muon, []optim.Group{{Pattern: ".", Optimizer: "AdamW"}}},
+	} {
+		cfg.Name, cfg.ParamGroups = c.name, c.groups
+		_, err = build()
+		require.ErrorContains(t, err, says)
+	}
+	cfg = optim.Defaults()
+	cfg.Name = optim.Muon
+	_, err = optim.New(cfg, optim.DefaultSchedule(), 10, 1, smallParams)
+	require.ErrorContains(t, err, "Muon must know the logical axes of parameter embed")
 }
