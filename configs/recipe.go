@@ -31,6 +31,7 @@ type Recipe struct {
 	Parallelism          parallel.Config              `toml:"parallelism" doc:"how devices share the work"`
 	MoE                  decoder.MoEConfig            `toml:"moe" doc:"how tokens reach their experts"`
 	ActivationCheckpoint decoder.ActivationCheckpoint `toml:"activation_checkpoint" doc:"which activations are computed again in the backward pass"`
+	Quantize             decoder.Quantize             `toml:"quantize" doc:"products in narrower types"`
 	Optimizer            optim.Config                 `toml:"optimizer" doc:"the optimizer"`
 	LRScheduler          optim.Schedule               `toml:"lr_scheduler" doc:"the learning rate over the steps"`
 	Checkpoint           checkpoint.Config            `toml:"checkpoint" doc:"saving, resuming, and where to begin from"`
@@ -56,6 +57,7 @@ func Defaults() Recipe {
 		Parallelism:          parallel.DefaultConfig(),
 		MoE:                  decoder.DefaultMoEConfig(),
 		ActivationCheckpoint: decoder.DefaultActivationCheckpoint(),
+		Quantize:             decoder.DefaultQuantize(),
 		Optimizer:            optim.Defaults(),
 		LRScheduler:          optim.DefaultSchedule(),
 		Checkpoint:           checkpoint.DefaultConfig(),

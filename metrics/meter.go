@@ -15,8 +15,11 @@ type MeterOptions struct {
 	// where it keeps to a document: Flops then counts more than is computed, and
 	// the summary says so.
 	PartialAttention bool
-	Start            time.Time        // of the run, for the summary; zero: now
-	Now              func() time.Time // nil: time.Now
+	// Quantized tells that products are not all in bf16, the type of Peak: there is
+	// then no one peak to compare with, and no MFU.
+	Quantized bool
+	Start     time.Time        // of the run, for the summary; zero: now
+	Now       func() time.Time // nil: time.Now
 }
 
 // Step is what the trainer knows of a finished step.
@@ -78,7 +81,7 @@ type Rates struct {
 	TPS    float64    // tokens a second and device
 	TFLOPs [2]float64 // TFLOP/s a device; 0 where the cost of a token is unknown
 	MFU    [2]float64 // percent; 0 where HasMFU is false
-	HasMFU bool       // the device's peak and the cost of a token are known
+	HasMFU bool       // the device's peak and the cost of a token are known, and nothing is quantized
 }
 
 func (m *Meter) rates(tokens int64, seconds float64) Rates {
@@ -89,7 +92,7 @@ func (m *Meter) rates(tokens int64, seconds float64) Rates {
 	r.TPS = float64(tokens) / seconds / float64(max(m.o.Devices, 1))
 	for c := range r.TFLOPs {
 		r.TFLOPs[c] = m.o.Flops.TFLOPs(Convention(c), r.TPS)
-		if r.HasMFU = m.o.Peak > 0 && m.o.Flops != (Flops{}); r.HasMFU {
+		if r.HasMFU = m.o.Peak > 0 && m.o.Flops != (Flops{}) && !m.o.Quantized; r.HasMFU {
 			r.MFU[c] = m.o.Flops.Utilization(Convention(c), r.TPS, m.o.Peak).Percent
 		}
 	}

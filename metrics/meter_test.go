@@ -177,3 +177,18 @@ func TestUnknowns(t *testing.T) {
 	require.NotContains(t, m.Summary().String(), "mfu")
 	require.Regexp(t, "^steps +none\n", NewMeter(MeterOptions{Now: c.now}).Summary().String())
 }
+
+// Products in 8-bit floats have no utilisation: the peak is of bf16.
+func TestQuantized(t *testing.T) {
+	for _, quantized := range []bool{false, true} {
+		c := newClock()
+		m := NewMeter(MeterOptions{Devices: 1, LogFreq: 1, Flops: Flops{Matmul: 1e9}, Peak: 1e12, Now: c.now, Quantized: quantized})
+		c.sleep(1)
+		w := m.Step(Step{Step: 1, Tokens: 5})
+		require.Equal(t, !quantized, w.HasMFU)
+		require.Positive(t, w.TFLOPs[TorchTitan])
+		if quantized {
+			require.Contains(t, m.Summary().String(), "N/A: products are partly in 8-bit floats")
+		}
+	}
+}

@@ -25,8 +25,9 @@ type Summary struct {
 	DataWait time.Duration
 	Paused   map[Kind]time.Duration
 	Rates    // over all steps
-	// PartialAttention: see MeterOptions.
+	// PartialAttention and Quantized: see MeterOptions.
 	PartialAttention bool
+	Quantized        bool
 	// Lost tells of sinks that could not write everything; see Recorder.Close.
 	Lost []Loss
 }
@@ -39,7 +40,7 @@ func (m *Meter) Summary() *Summary {
 		FirstLoss: m.first, LastLoss: m.last, Validation: m.validation, Skipped: t.Skipped, Memory: t.Memory,
 		Wall:   m.now().Sub(m.start),
 		Paused: maps.Clone(m.pauses.total()), Rates: m.rates(t.Tokens, t.Seconds),
-		PartialAttention: m.o.PartialAttention,
+		PartialAttention: m.o.PartialAttention, Quantized: m.o.Quantized,
 	}
 	s.DataWait = time.Duration(t.DataSeconds * 1e9)
 	s.Train = time.Duration(t.Seconds*1e9) - s.DataWait
@@ -97,9 +98,12 @@ func (s *Summary) flopRows(row func(name, format string, args ...any)) {
 		return fmt.Sprintf("%s (%v: all of attention's square), %s (%v: the half below its diagonal)", f(TorchTitan), TorchTitan, f(Causal), Causal)
 	}
 	row("tflops", "%s", both(func(c Convention) string { return thousands(s.TFLOPs[c], 2) }))
-	if s.HasMFU {
+	switch {
+	case s.HasMFU:
 		row("mfu", "%s", both(s.mfu))
-	} else {
+	case s.Quantized:
+		row("mfu", "N/A: products are partly in 8-bit floats, which the peak rate is not of")
+	default:
 		row("mfu", "N/A: the device's peak rate is not known (metrics.peak_tflops)")
 	}
 	if s.PartialAttention {

@@ -164,7 +164,7 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	t.meter = metrics.NewMeter(metrics.MeterOptions{
 		Devices: t.machine.Mesh.Size(), LogFreq: r.Metrics.LogFreq,
 		Flops: metrics.ShapeOf(&t.options.Model).FlopsPerToken(r.Training.SeqLen), Peak: peak,
-		PartialAttention: r.Data.IsolateDocuments,
+		PartialAttention: r.Data.IsolateDocuments, Quantized: r.Quantize.Linear.Float8.Enable,
 	})
 	if t.step, err = BuildStep(t.options); err != nil {
 		return err

@@ -1,0 +1,23 @@
+package configs
+
+import "titan/internal/recipekey"
+
+// quantize checks that what is to be multiplied in 8-bit floats can be.
+func (c *checking) quantize() {
+	r := c.recipe
+	f := r.Quantize.Linear.Float8
+	if !f.Enable || !c.clean("quantize", "model", "parallelism", "training.seq_len", "training.local_batch_size") {
+		return
+	}
+	m, err := r.Decoder()
+	if err != nil {
+		return
+	}
+	tokens := r.Training.LocalBatchSize * r.Training.SeqLen / r.Parallelism.Context
+	for _, e := range recipekey.Flatten(f.Fits(m, r.Parallelism.Tensor, tokens)) {
+		c.add(e)
+	}
+	if f.AllGather && !r.Parallelism.ReshardAfterForward() {
+		c.add(recipekey.Errorf("quantize.linear.float8.enable_fsdp_float8_all_gather", "is true, which needs parallelism.fsdp_reshard_after_forward = \"always\": parameters gathered once a step are gathered in mixed_precision_param"))
+	}
+}
