@@ -122,9 +122,6 @@ func (o AttentionOptions) groups(rows, repeat int) int {
 	return rows / size
 }
 
-// mostStatic is how many blocks are written out at most.
-const mostStatic = 16
-
 // blockSize is the size of blocks that are looped over, in S queries or keys.
 func (o AttentionOptions) blockSize(S int) int {
 	if o.Block > 0 {
@@ -133,18 +130,19 @@ func (o AttentionOptions) blockSize(S int) int {
 	return min(128, S)
 }
 
-// block chooses: few blocks are written out, so that those in the future are
-// never computed; many are looped over.
+// block chooses for S queries and keys: few blocks are written out, so that those
+// in the future are never computed; many are looped over.
 func (o AttentionOptions) block(S int) blocks {
+	const most = 16 // written out
 	size := o.blockSize(S)
-	if o.Block <= 0 && S > mostStatic*size && S <= 2*mostStatic*size {
+	if o.Block <= 0 && S > most*size && S <= 2*most*size {
 		size *= 2
 	}
 	switch n := (S + size - 1) / size; {
-	case n <= mostStatic:
+	case n <= most:
 		return staticBlocks{size}
 	case S%size != 0:
-		return staticBlocks{(S + mostStatic - 1) / mostStatic}
+		return staticBlocks{(S + most - 1) / most}
 	}
 	return loopedBlocks{size}
 }

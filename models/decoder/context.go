@@ -39,6 +39,11 @@ func ownChunks(i *graph.Value, n int) [2]*graph.Value {
 	return [2]*graph.Value{i, graph.Sub(i.Builder().Int(dtype.S32, int64(2*n-1)), i)}
 }
 
+// mostContextBlocks is how many blocks of a device's queries are written out at
+// most. Whole blocks of other devices' keys are never in the future, so there is
+// little to gain by it.
+const mostContextBlocks = 4
+
 // contextAttention is attention of sequences whose tokens are shared out among
 // the devices of g as HeadTail does: q [B, S/n, H, h], k and v [B, S/n, K, h],
 // segments s32 [B, S/n] or nil are this device's parts, and so is the result. No
@@ -53,12 +58,13 @@ func contextAttention(q, k, v, segments *graph.Value, g Group, o AttentionOption
 		b.Fail("context parallel attention of %d tokens a device: there must be two equal chunks", L)
 	}
 	chunk := L / 2
-	looped := o.blockSize(chunk)
+	size := o.blockSize(chunk)
+	static := o.Context != ContextAllGather && chunk <= mostContextBlocks/2*size
 	// Chunks that blocks do not divide are filled up with tokens of a segment of
 	// their own.
 	fill := 0
-	if o.Context == ContextAllGather || chunk > mostStatic*looped {
-		fill = (looped - chunk%looped) % looped
+	if !static {
+		fill = (size - chunk%size) % size
 	}
 	if fill > 0 && segments == nil {
 		segments = b.Zeros(graph.T(dtype.S32, B, L))
@@ -69,12 +75,16 @@ func contextAttention(q, k, v, segments *graph.Value, g Group, o AttentionOption
 		args = append(args, fillChunks(segments, 1, fill, math.MinInt32))
 	}
 
+	var in blocks = loopedBlocks{size}
+	if static {
+		in = staticBlocks{size}
+	}
 	var d distributed
 	switch o.Context {
 	case "", ContextRing:
-		d = newRing(g, chunk+fill, B*K, H/K, o)
+		d = ring{g, o.grouped(in, B*K, H/K), o.grouped(in, 2*B*K, H/K)}
 	case ContextAllGather:
-		d = gathered{g, o.grouped(loopedBlocks{looped}, B*K, H/K)}
+		d = gathered{g, o.grouped(in, B*K, H/K)}
 	default:
 		b.Fail("context parallel attention %q; there are %q and %q", o.Context, ContextRing, ContextAllGather)
 	}

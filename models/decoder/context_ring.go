@@ -20,10 +20,6 @@ type ring struct {
 	own, pairs blocks // for the device's own keys, and for two pairs at once
 }
 
-func newRing(g Group, chunk, rows, repeat int, o AttentionOptions) ring {
-	return ring{g, o.grouped(o.block(2*chunk), rows, repeat), o.grouped(o.block(chunk), 2*rows, repeat)}
-}
-
 // send passes xs on to the next device and returns what comes from the one before.
 func (r ring) send(xs []*graph.Value) []*graph.Value {
 	out := make([]*graph.Value, len(xs))

@@ -186,12 +186,12 @@ func TestContextAttention(t *testing.T) {
 	}{
 		{"alone", []string{ring}, 1, 1, 1, 36, 6, 3, true, AttentionOptions{Block: 16}},
 		{"written out", []string{ring}, 1, 2, 1, 40, 6, 3, false, AttentionOptions{Block: 6}},
-		{"written out", []string{ring}, 1, 8, 1, 48, 3, 3, true, AttentionOptions{}},
+		{"written out", []string{ring}, 1, 8, 1, 96, 3, 3, true, AttentionOptions{Block: 4}},
 		{"one block, in groups", []string{ring, gather}, 2, 4, 1, 48, 5, 1, true, AttentionOptions{Rows: 5}},
-		{"looped", []string{ring, gather}, 2, 2, 2, 144, 4, 2, true, AttentionOptions{Block: 2}},
-		{"looped, filled up", []string{ring, gather}, 1, 4, 1, 280, 3, 1, false, AttentionOptions{Block: 2}},
-		{"looped, filled up", []string{ring}, 1, 4, 1, 280, 3, 1, true, AttentionOptions{Block: 2, Rows: 3}},
-		{"looped", []string{ring, gather}, 1, 8, 1, 288, 3, 3, true, AttentionOptions{Block: 1}},
+		{"looped", []string{ring, gather}, 2, 2, 2, 72, 4, 2, true, AttentionOptions{Block: 6}},
+		{"looped, filled up", []string{ring, gather}, 1, 4, 1, 88, 3, 1, false, AttentionOptions{Block: 4}},
+		{"looped, filled up", []string{ring}, 1, 4, 1, 88, 3, 1, true, AttentionOptions{Block: 4, Rows: 3}},
+		{"looped", []string{ring, gather}, 1, 8, 1, 144, 3, 3, true, AttentionOptions{Block: 3}},
 	} {
 		d := newAttentionData(2, c.S, c.H, c.K, 4, c.documents)
 		want := d.oracle()
