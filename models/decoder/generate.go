@@ -74,6 +74,7 @@ type Next struct {
 // extended caches. params are those of Rows. It computes what Logits does for the
 // whole sequences, in the same layers.
 func (m *Model) Extend(b *graph.Builder, params map[string]*graph.Value, caches []Cache, next Next) (logits *graph.Value, extended []Cache) {
+	m = m.withoutDrops()
 	T := next.Tokens.Dim(1)
 	positions := graph.Add(b.Iota(graph.T(dtype.S32, T), 0), next.Start)
 	turn := m.Config.newRope(b, positions)

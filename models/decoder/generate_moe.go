@@ -28,3 +28,15 @@ func (m *Model) fewExperts(x *graph.Value, w weights) *graph.Value {
 	y = graph.Sum(graph.Mul(y, graph.ExpandDims(to.weights, -1)), 1)
 	return graph.Reshape(graph.Convert(y, x.DType()), B, T, D)
 }
+
+// withoutDrops is m with experts that take all tokens: what is computed for a
+// sequence must not depend on those beside it.
+func (m *Model) withoutDrops() *Model {
+	if m.Config.MoE == nil {
+		return m
+	}
+	n, moe := *m, *m.Config.MoE
+	moe.CapacityFactor = 0
+	n.Config.MoE = &moe
+	return &n
+}

@@ -83,19 +83,26 @@ func (m *Model) experts(x *graph.Value, w weights) (*graph.Value, balance) {
 		return graph.Reshape(v, B*v.Dim(1), n)
 	}
 	stored := []*graph.Value{w[expertNames[0]], w[expertNames[1]], w[expertNames[2]]}
-	y := m.dropless().apply(rows(x, D), rows(to.weights, c.TopK), rows(to.experts, c.TopK), stored)
+	y, dropped := m.expertLayer().apply(rows(x, D), rows(to.weights, c.TopK), rows(to.experts, c.TopK), stored)
 	y = p.Leave(graph.Reshape(y, B, y.Dim(0)/B, D))
-	return y, balance{graph.StopGradient(graph.Sum(to.chosen, 0)), graph.Sum(to.probs, 0), graph.Sum(graph.Square(to.lse)), x.Builder().Scalar(dtype.F32, 0)}
+	if dropped == nil {
+		dropped = x.Builder().Scalar(dtype.F32, 0)
+	}
+	return y, balance{graph.StopGradient(graph.Sum(to.chosen, 0)), graph.Sum(to.probs, 0), graph.Sum(graph.Square(to.lse)), dropped}
 }
 
 // expertLayer applies to rows [N, D] the experts s32 [N, k] that they chose, and
-// adds up by weights f32 [N, k], given the stored matrices.
+// adds up by weights f32 [N, k], given the stored matrices. dropped f32 is this
+// device's share of the choices that were left out; nil if none ever is.
 type expertLayer interface {
-	apply(x, weights, experts *graph.Value, stored []*graph.Value) *graph.Value
+	apply(x, weights, experts *graph.Value, stored []*graph.Value) (y, dropped *graph.Value)
 }
 
-func (m *Model) dropless() expertLayer {
+func (m *Model) expertLayer() expertLayer {
 	c, p := m.Config.MoE, m.Placement
+	if c.CapacityFactor > 0 {
+		return boundedFFN{c.Experts, c.TopK, c.CapacityFactor, p}
+	}
 	g := groupedFFN{experts: c.Experts, topK: c.TopK, block: m.Options.ExpertBlock, place: p}
 	if p.Experts().Alone() {
 		return g

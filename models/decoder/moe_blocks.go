@@ -40,10 +40,7 @@ func blockRows(given, rows, experts int) int {
 // stands for none.
 func layRows(expert *graph.Value, experts, size int) layout {
 	b, n := expert.Builder(), expert.Dim(0)
-	hot := graph.Convert(graph.Equal(graph.ExpandDims(expert, -1), b.Iota(graph.T(dtype.S32, n, experts), 1)), dtype.S32)
-	upTo := countUp(hot)
-	counts := graph.Reshape(graph.SliceDim(upTo, 0, n-1, n), experts)
-	rank := graph.AddScalar(graph.Sum(graph.Mul(upTo, hot), -1), -1)
+	hot, counts, rank := countRows(expert, experts)
 	one := func(x int) *graph.Value { return b.Int(dtype.S32, int64(x)) }
 	blocks := graph.Div(graph.Add(counts, one(size-1)), one(size))
 	end := graph.Cumsum(blocks, 0) // in blocks
@@ -55,6 +52,17 @@ func layRows(expert *graph.Value, experts, size int) layout {
 	row := graph.IndexUpdate(b.Full(graph.T(dtype.S32, places), -1), slot, b.Iota(graph.T(dtype.S32, n), 0), 0, graph.UniqueIndices())
 	filled := graph.GreaterEqual(row, one(0))
 	return layout{slot, graph.Max(row, one(0)), graph.Convert(filled, dtype.F32), expertBlocks{size, graph.Sub(end, blocks), blocks}}
+}
+
+// countRows tells of every row, given its expert s32 [n], how many rows before it
+// go to the same one: rank s32 [n], -1 for a row of no expert; and counts s32 [E]
+// of rows by expert. hot s32 [n, E] is 1 where a row goes.
+func countRows(expert *graph.Value, experts int) (hot, counts, rank *graph.Value) {
+	b, n := expert.Builder(), expert.Dim(0)
+	hot = graph.Convert(graph.Equal(graph.ExpandDims(expert, -1), b.Iota(graph.T(dtype.S32, n, experts), 1)), dtype.S32)
+	upTo := countUp(hot)
+	counts = graph.Reshape(graph.SliceDim(upTo, 0, n-1, n), experts)
+	return hot, counts, graph.AddScalar(graph.Sum(graph.Mul(upTo, hot), -1), -1)
 }
 
 // countUp is the running sum along dimension 0 of [N, E], in two levels: within

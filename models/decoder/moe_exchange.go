@@ -67,15 +67,13 @@ func (g exchangedFFN) plan(experts *graph.Value, room int) traffic {
 	b, P := experts.Builder(), experts.Dim(0)
 	n, E := g.group.Devices(), g.experts
 	one := func(x int) *graph.Value { return b.Int(dtype.S32, int64(x)) }
-	hot := graph.Convert(graph.Equal(graph.ExpandDims(experts, -1), b.Iota(graph.T(dtype.S32, P, E), 1)), dtype.S32)
-	upTo := countUp(hot)
-	counts := graph.Reshape(graph.SliceDim(upTo, 0, P-1, P), E)
+	hot, counts, rank := countRows(experts, E)
 	of := func(perExpert *graph.Value) *graph.Value { return graph.Sum(graph.Mul(hot, perExpert), -1) }
 
 	t := traffic{count: graph.Sum(graph.Reshape(counts, n, E/n), -1), device: graph.Div(experts, one(E/n))}
 	t.start = graph.Cumsum(t.count, 0, graph.Exclusive())
 	first := graph.Cumsum(counts, 0, graph.Exclusive()) // of each expert, in order
-	place := graph.AddScalar(graph.Add(graph.Sum(graph.Mul(upTo, hot), -1), of(first)), -1)
+	place := graph.Add(rank, of(first))
 	begin := graph.Reshape(graph.BroadcastInDim(t.start, []int{n, E / n}, []int{0}), E)
 	t.rank = graph.Sub(place, of(begin))
 	t.order = graph.IndexUpdate(b.Zeros(graph.T(dtype.S32, P)), place, b.Iota(graph.T(dtype.S32, P), 0), 0, graph.UniqueIndices())
@@ -143,7 +141,7 @@ func (t traffic) everyRound(n, room int, body func(r round, sums []*graph.Value)
 
 // apply is groupedFFN.apply; experts are numbers of all experts, stored the
 // matrices of this device's.
-func (g exchangedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Value) *graph.Value {
+func (g exchangedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Value) (y, dropped *graph.Value) {
 	b, N, D, k := x.Builder(), x.Dim(0), x.Dim(1), g.topK
 	n, local, room := g.group.Devices(), g.experts/g.group.Devices(), g.roomFor(N*k)
 	size := blockRows(g.block, N*k, local) // as many rows arrive as are sent, in the mean
@@ -215,5 +213,5 @@ func (g exchangedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Va
 		return append(append([]*graph.Value{graph.Convert(sums[0], d), sums[1]}, none...), g.scatter(ffn(sums[2:]))...)
 	}
 	args := append([]*graph.Value{x, weights}, g.plan(graph.Reshape(experts, N*k), room).list()...)
-	return graph.CustomVJP(append(args, stored...), forward, backward)[0]
+	return graph.CustomVJP(append(args, stored...), forward, backward)[0], nil
 }

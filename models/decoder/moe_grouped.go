@@ -38,7 +38,7 @@ func (g groupedFFN) scatter(sums ffn) []*graph.Value {
 
 // apply takes rows x [N, D], weights f32 [N, k], experts s32 [N, k], and the
 // stored expert matrices.
-func (g groupedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Value) *graph.Value {
+func (g groupedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Value) (y, dropped *graph.Value) {
 	N, D, k := x.Dim(0), x.Dim(1), g.topK
 	l := layRows(graph.Reshape(experts, N*k), g.experts, blockRows(g.block, N*k, g.experts))
 	M := l.row.Dim(0)
@@ -87,5 +87,5 @@ func (g groupedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Valu
 		return append([]*graph.Value{dx, dw, nil, nil, nil, nil, nil}, g.scatter(sums)...)
 	}
 	args := []*graph.Value{x, weights, l.slot, l.row, l.filled, l.blocks.first, l.blocks.count}
-	return graph.CustomVJP(append(args, stored...), forward, backward)[0]
+	return graph.CustomVJP(append(args, stored...), forward, backward)[0], nil
 }
