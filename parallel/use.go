@@ -21,6 +21,14 @@ func (p *Plan) of(x *graph.Value, name string) (placed, int) {
 	return at, len(at.Shape) - x.Rank()
 }
 
+// Once marks a parameter as used by all devices that hold it: gradients with respect
+// to the result are each device's own, and are summed over the copies here. A loop
+// that adds gradients up uses the result, and devices exchange their sum once.
+func (p *Plan) Once(x *graph.Value, name string) *graph.Value {
+	at, _ := p.of(x, name)
+	return spread(x, at.rest)
+}
+
 // Stack makes a stack of layers' parameters, or a row that is not looped over,
 // ready for the layers. What every device holds whole is marked as used by all of
 // them, so that its gradients are summed once for the stack; where parameters are
@@ -122,6 +130,9 @@ func (p *Plan) Experts() graph.Group { return p.group(AxisExpert) }
 
 // Stages is the devices that share out the layers.
 func (p *Plan) Stages() graph.Group { return p.group(AxisPipeline) }
+
+// Rows is the devices that have different sequences.
+func (p *Plan) Rows() graph.Group { return p.group(batchAxes...) }
 
 // Sequences is the devices that have different sequences, or parts of them.
 func (p *Plan) Sequences() graph.Group {

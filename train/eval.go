@@ -29,10 +29,12 @@ func buildEval(plan *parallel.Plan, o StepOptions) (*evalStep, error) {
 		}
 		m := &decoder.Model{Config: o.Model, Placement: plan, Options: o.Options}
 		_, sums := region(b, plan, o.Model.Arrays(), in, e.batch, func(in map[string]*graph.Value) (stored, same []*graph.Value) {
-			l := m.Loss(b, in, decoder.Batch{
-				Tokens: in[BatchTokens], Labels: in[BatchLabels], Valid: in[BatchValid],
-				Positions: in[BatchPositions], Segments: in[BatchSegments],
-			})
+			var l decoder.Loss
+			if plan.Stages().Alone() {
+				l = m.Loss(b, in, batchOf(in))
+			} else {
+				l = evaluated(b, m, in, o)
+			}
 			return nil, []*graph.Value{l.Sum, l.Tokens}
 		})
 		b.Output("sum", sums[0], graph.Sharded(sharding.Replicated(0)))

@@ -251,18 +251,44 @@ func (r parityResult) compare(o parityResult) (worst float64, name string) {
 }
 
 var parityCases = []parityCase{
-	{mesh: "pp=2", passes: 4},
-	{mesh: "pp=4"},
-	{mesh: "pp=2 dp_shard=2 tp=2", passes: 4, packed: true},
-	{mesh: "pp=2 dp_replicate=2 dp_shard=2", passes: 4, moe: true},
+	{mesh: "dp_shard=8", passes: 1},
+	{mesh: "dp_replicate=2 dp_shard=4", packed: true},
+	{mesh: "dp_replicate=4 dp_shard=2", moe: true},
+	{mesh: "dp_replicate=2 dp_shard=2", moe: true, passes: 4, packed: true},
 	{mesh: "tp=2"},
-	{mesh: "tp=4"},
-	{mesh: "tp=8"},
+	{mesh: "tp=8"}, // more than key/value heads
 	{mesh: "dp_shard=2 tp=4", packed: true},
 	{mesh: "dp_replicate=2 dp_shard=2 tp=2", passes: 4},
 	{mesh: "tp=2", moe: true},
 	{mesh: "dp_shard=4 tp=2", moe: true, packed: true, passes: 4},
+	{mesh: "cp=2", packed: true},
+	{mesh: "cp=8"},
+	{mesh: "dp_shard=4 cp=2", packed: true, passes: 4},
+	{mesh: "dp_replicate=2 cp=4", moe: true},
+	{mesh: "cp=2 tp=4"},
+	{mesh: "dp_shard=2 cp=2 tp=2", packed: true, moe: true},
+	{mesh: "dp_shard=2 cp=4", packed: true, change: gatherKeys},
+	{mesh: "ep=2", moe: true},
+	{mesh: "ep=8", moe: true},
+	{mesh: "dp_shard=2 ep=4", moe: true, packed: true, passes: 4},
+	{mesh: "dp_replicate=2 dp_shard=2 ep=2", moe: true},
+	{mesh: "ep=2 cp=2 tp=2", moe: true, packed: true},
+	{mesh: "dp_shard=2 ep=2 tp=4", moe: true}, // 16 devices
+	{mesh: "pp=2", passes: 4},
+	{mesh: "pp=4"},
+	{mesh: "pp=2 dp_shard=2 tp=2", passes: 4, packed: true},
+	{mesh: "pp=2 dp_replicate=2 dp_shard=2", passes: 4, moe: true},
+	{mesh: "pp=2 cp=2 tp=2", passes: 4},
+	{mesh: "pp=2 ep=2 tp=2", passes: 4, moe: true, packed: true},
+	{mesh: "pp=2 dp_shard=2 cp=2 tp=2", passes: 4, packed: true},            // 16 devices
+	{mesh: "pp=2 dp_shard=2 ep=2 cp=2", passes: 4, moe: true, packed: true}, // 16 devices
+	{mesh: "pp=4 dp_shard=2", passes: 4, change: keepGathered},
+	{mesh: "dp_shard=4 tp=2", passes: 4, change: keepGathered},
 }
+
+func gatherKeys(o *StepOptions) { o.Options.Attention.Context = "allgather" }
+
+func keepGathered(o *StepOptions) { o.Placement.Reshard = false }
 
 // Loss and every gradient of every combination equal those of one device.
 func TestParity(t *testing.T) {

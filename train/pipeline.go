@@ -1,11 +1,13 @@
 package train
 
 import (
+	"maps"
 	"slices"
 
 	"titan/dtype"
 	"titan/graph"
 	"titan/models/decoder"
+	"titan/parallel"
 )
 
 // pipeline trains the stages of a model, each on devices of its own, with the
@@ -27,7 +29,7 @@ type pipeline struct {
 	in     map[string]*graph.Value // parameters ready for the stages, and the batch
 	total  *graph.Value            // valid tokens of the step
 	stages graph.Group
-	slots  int // inputs that a stage holds
+	slots  int // inputs that a stage holds for the way back
 }
 
 // ticks is where a pipeline is: the number of the tick and what is under way.
@@ -59,26 +61,48 @@ type isReady struct{ decoder.Placement }
 
 func (isReady) Stack(x *graph.Value, _ string) *graph.Value { return x }
 
+func newPipeline(b *graph.Builder, m *decoder.Model, ready map[string]*graph.Value, o StepOptions) *pipeline {
+	return &pipeline{
+		b: b, in: ready, o: o, stages: m.Placement.Stages(),
+		m: &decoder.Model{Config: m.Config, Placement: isReady{m.Placement}, Options: m.Options},
+	}
+}
+
+// evaluated returns the loss of a batch on a mesh with stages: one micro-batch goes
+// forward through all of them.
+func evaluated(b *graph.Builder, m *decoder.Model, in map[string]*graph.Value, o StepOptions) decoder.Loss {
+	ready := maps.Clone(in)
+	for _, p := range m.Config.Arrays() {
+		if p.Axes[0] == decoder.AxisLayer {
+			ready[p.Name] = m.Placement.Stack(in[p.Name], p.Name)
+		}
+	}
+	p := newPipeline(b, m, ready, o)
+	k := p.start(nil)
+	p.loop(&k, 0, p.stages.Size-1, func(t *graph.Value, k *ticks) { p.send(k, p.forward(t, k)) })
+	out := p.forward(p.int(p.stages.Size-1), &k)
+	return p.m.Head(b, ready, decoder.FlowOf(out), p.batch(p.int(0)))
+}
+
 // pipelined computes what accumulate does, on a mesh with stages.
-func pipelined(b *graph.Builder, m *decoder.Model, in map[string]*graph.Value, o StepOptions) sums {
+func pipelined(b *graph.Builder, m *decoder.Model, plan *parallel.Plan, in map[string]*graph.Value, o StepOptions) sums {
 	params := m.Config.Params()
 	wrt, used := make([]*graph.Value, len(params)), make([]*graph.Value, len(params))
-	ready := map[string]*graph.Value{}
-	for name, v := range in {
-		ready[name] = v
+	ready := maps.Clone(in)
+	for _, p := range m.Config.Buffers() {
+		ready[p.Name] = m.Placement.Stack(in[p.Name], p.Name)
 	}
 	for i, p := range params {
-		wrt[i], used[i] = in[p.Name], in[p.Name]
+		wrt[i], used[i] = in[p.Name], plan.Once(in[p.Name], p.Name)
 		if p.Axes[0] == decoder.AxisLayer {
-			used[i] = m.Placement.Stack(in[p.Name], p.Name)
+			used[i] = plan.Stack(used[i], p.Name)
 		}
 		ready[p.Name] = used[i]
 	}
 	every := m.Placement.Sequences()
-	tokens := every.Sum(graph.Sum(in[BatchValid]))
-	pl := &pipeline{b: b, in: ready, o: o, stages: m.Placement.Stages(), total: graph.Max(tokens, b.Scalar(dtype.F32, 1))}
-	pl.slots = 2*pl.stages.Size - 1
-	pl.m = &decoder.Model{Config: m.Config, Placement: isReady{m.Placement}, Options: m.Options}
+	tokens := plan.Rows().Sum(graph.Sum(in[BatchValid]))
+	pl := newPipeline(b, m, ready, o)
+	pl.total, pl.slots = graph.Max(tokens, b.Scalar(dtype.F32, 1)), 2*pl.stages.Size-1
 	end := pl.run(used)
 
 	part := 1 / float64(o.Passes)
@@ -96,12 +120,30 @@ func pipelined(b *graph.Builder, m *decoder.Model, in map[string]*graph.Value, o
 // run goes through all ticks. used are the parameters that gradients are for.
 func (p *pipeline) run(used []*graph.Value) ticks {
 	P, M := p.stages.Size, p.o.Passes
-	flow := p.m.Embed(p.b, p.in, p.batch(p.b.Int(dtype.S32, 0))).Values()
+	k := p.start(used)
+	p.loop(&k, 0, P-1, func(t *graph.Value, k *ticks) { p.send(k, p.forward(t, k)) })
+	p.loop(&k, P-1, M, func(t *graph.Value, k *ticks) {
+		out := p.forward(t, k)
+		p.backward(t, k, used, p.head(t, k, used, out))
+		p.send(k, out)
+		p.sendBack(k)
+	})
+	p.loop(&k, M+P-1, P-1, func(t *graph.Value, k *ticks) {
+		p.backward(t, k, used, nil)
+		p.sendBack(k)
+	})
+	return k
+}
+
+// start is a pipeline in which nothing is under way.
+func (p *pipeline) start(used []*graph.Value) ticks {
 	var k ticks
-	for _, v := range flow {
+	for _, v := range p.m.Embed(p.b, p.in, p.batch(p.int(0))).Values() {
 		k.forward = append(k.forward, graph.ZerosLike(v))
-		k.held = append(k.held, p.b.Zeros(graph.T(v.DType(), append([]int{p.slots}, v.Shape()...)...)))
-		k.backward = append(k.backward, graph.ZerosLike(v))
+		if used != nil {
+			k.held = append(k.held, p.b.Zeros(graph.T(v.DType(), append([]int{p.slots}, v.Shape()...)...)))
+			k.backward = append(k.backward, graph.ZerosLike(v))
+		}
 	}
 	for _, v := range used {
 		k.grads = append(k.grads, graph.Convert(graph.ZerosLike(v), dtype.F32))
@@ -111,50 +153,34 @@ func (p *pipeline) run(used []*graph.Value) ticks {
 	if moe := p.m.Config.MoE; moe != nil {
 		k.sums = append(k.sums, zero, zero)
 		sparse, _ := p.m.Config.SparseLayers()
-		k.chosen = []*graph.Value{p.b.Zeros(graph.T(dtype.F32, len(sparse)/P, moe.Experts)), zero}
+		k.chosen = []*graph.Value{p.b.Zeros(graph.T(dtype.F32, len(sparse)/p.stages.Size, moe.Experts)), zero}
 	}
-	loop := func(from, n int, tick func(t *graph.Value, k ticks) ticks) {
-		if n == 0 {
-			return
-		}
-		numbers := graph.AddScalar(p.b.Iota(graph.T(dtype.S32, n), 0), float64(from))
-		carry, _ := p.b.Scan(k.list(), []*graph.Value{numbers}, func(carry, x []*graph.Value) (next, ys []*graph.Value) {
-			return tick(x[0], k.like(carry)).list(), nil
-		})
-		k = k.like(carry)
-	}
-	loop(0, P-1, func(t *graph.Value, k ticks) ticks {
-		p.send(&k, p.forward(t, &k))
-		return k
-	})
-	loop(P-1, M, func(t *graph.Value, k ticks) ticks {
-		out := p.forward(t, &k)
-		p.backward(t, &k, used, p.head(t, &k, used, out))
-		p.send(&k, out)
-		p.sendBack(&k)
-		return k
-	})
-	loop(M+P-1, P-1, func(t *graph.Value, k ticks) ticks {
-		p.backward(t, &k, used, nil)
-		p.sendBack(&k)
-		return k
-	})
 	return k
+}
+
+// loop goes through n ticks.
+func (p *pipeline) loop(k *ticks, from, n int, tick func(t *graph.Value, k *ticks)) {
+	if n == 0 {
+		return
+	}
+	numbers := graph.Add(p.b.Iota(graph.T(dtype.S32, n), 0), p.int(from))
+	carry, _ := p.b.Scan(k.list(), []*graph.Value{numbers}, func(carry, x []*graph.Value) (next, ys []*graph.Value) {
+		now := k.like(carry)
+		tick(x[0], &now)
+		return now.list(), nil
+	})
+	*k = k.like(carry)
 }
 
 // batch takes a micro-batch; numbers that there are not give another.
 func (p *pipeline) batch(number *graph.Value) decoder.Batch {
-	take := func(name string) *graph.Value {
-		x := p.in[name]
-		if x == nil || p.o.Passes == 1 {
-			return x
+	one := map[string]*graph.Value{}
+	for _, name := range []string{BatchTokens, BatchLabels, BatchValid, BatchPositions, BatchSegments} {
+		if one[name] = p.in[name]; one[name] != nil && p.o.Passes > 1 {
+			one[name] = graph.Squeeze(graph.DynamicSliceDim(one[name], 0, number, 1), 0)
 		}
-		return graph.Squeeze(graph.DynamicSliceDim(x, 0, number, 1), 0)
 	}
-	return decoder.Batch{
-		Tokens: take(BatchTokens), Labels: take(BatchLabels), Valid: take(BatchValid),
-		Positions: take(BatchPositions), Segments: take(BatchSegments),
-	}
+	return batchOf(one)
 }
 
 // there reports whether there is such a micro-batch.
@@ -164,14 +190,8 @@ func (p *pipeline) there(number *graph.Value) *graph.Value {
 
 func (p *pipeline) int(n int) *graph.Value { return p.b.Int(dtype.S32, int64(n)) }
 
-// stage is the number of this device's stage, from either end.
-func (p *pipeline) stage(fromLast bool) *graph.Value {
-	s := p.stages.Index(p.b)
-	if fromLast {
-		return graph.Sub(p.int(p.stages.Size-1), s)
-	}
-	return s
-}
+// stage is the number of this device's stage.
+func (p *pipeline) stage() *graph.Value { return p.stages.Index(p.b) }
 
 // choose is graph.Select of lists.
 func choose(which *graph.Value, yes, no []*graph.Value) []*graph.Value {
@@ -193,12 +213,12 @@ func zerosLike(values []*graph.Value) []*graph.Value {
 // forward runs this device's layers on the micro-batch of tick t and keeps their
 // input.
 func (p *pipeline) forward(t *graph.Value, k *ticks) []*graph.Value {
-	number := graph.Sub(t, p.stage(false))
+	number := graph.Sub(t, p.stage())
 	batch := p.batch(number)
-	first := graph.Equal(p.stage(false), p.int(0))
+	first := graph.Equal(p.stage(), p.int(0))
 	in := choose(first, p.m.Embed(p.b, p.in, batch).Values(), k.forward)
 	slot := graph.Rem(graph.Max(number, p.int(0)), p.int(p.slots))
-	for i, v := range in {
+	for i, v := range in[:len(k.held)] {
 		k.held[i] = graph.DynamicUpdateSliceDim(k.held[i], graph.ExpandDims(v, 0), 0, slot)
 	}
 	out, chosen := p.m.Stage(p.b, p.in, decoder.FlowOf(in), batch)
@@ -234,7 +254,7 @@ func (p *pipeline) head(t *graph.Value, k *ticks, used, flow []*graph.Value) []*
 // backward takes the cotangents of a micro-batch's flow through this device's
 // layers. Those from the head are for the last stage.
 func (p *pipeline) backward(t *graph.Value, k *ticks, used, fromHead []*graph.Value) {
-	fromLast := p.stage(true)
+	fromLast := graph.Sub(p.int(p.stages.Size-1), p.stage())
 	number := graph.Sub(graph.Sub(t, p.int(p.stages.Size-1)), fromLast)
 	batch := p.batch(number)
 	cts := k.backward
@@ -253,7 +273,7 @@ func (p *pipeline) backward(t *graph.Value, k *ticks, used, fromHead []*graph.Va
 	k.backward = grads[:len(in)]
 
 	// What comes out of the first stage's layers goes to the embedding.
-	first := graph.Equal(p.stage(false), p.int(0))
+	first := graph.Equal(p.stage(), p.int(0))
 	ct := choose(first, k.backward[:1], zerosLike(k.backward[:1]))
 	p.add(k, graph.VJP(p.m.Embed(p.b, p.in, batch).Values()[:1], ct, used))
 }

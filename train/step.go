@@ -184,6 +184,13 @@ func batchVars(plan *parallel.Plan, o StepOptions) []Var {
 	return vars
 }
 
+func batchOf(in map[string]*graph.Value) decoder.Batch {
+	return decoder.Batch{
+		Tokens: in[BatchTokens], Labels: in[BatchLabels], Valid: in[BatchValid],
+		Positions: in[BatchPositions], Segments: in[BatchSegments],
+	}
+}
+
 // sums are the results of all passes of a step.
 type sums struct {
 	grads                 []*graph.Value // as their parameters are stored
@@ -242,9 +249,9 @@ func gradients(b *graph.Builder, plan *parallel.Plan, state, batch map[string]*g
 	grads, same := region(b, plan, arrays, in, batchVars(plan, o), func(in map[string]*graph.Value) (stored, same []*graph.Value) {
 		var s sums
 		if m.Placement.Stages().Alone() {
-			s = accumulate(b, m, in, o)
+			s = accumulate(b, m, plan, in, o)
 		} else {
-			s = pipelined(b, m, in, o)
+			s = pipelined(b, m, plan, in, o)
 		}
 		same = []*graph.Value{s.loss, s.lossMax, s.tokens}
 		if s.aux != nil {
@@ -278,21 +285,21 @@ func objective(l decoder.Loss, total *graph.Value, moe *decoder.MoE, passes int)
 
 // accumulate computes, on one device's part, the loss and the gradients of all
 // passes.
-func accumulate(b *graph.Builder, m *decoder.Model, in map[string]*graph.Value, o StepOptions) sums {
+func accumulate(b *graph.Builder, m *decoder.Model, plan *parallel.Plan, in map[string]*graph.Value, o StepOptions) sums {
 	params := m.Config.Params()
 	every := m.Placement.Sequences()
-	tokens := every.Sum(graph.Sum(in[BatchValid]))
+	tokens := plan.Rows().Sum(graph.Sum(in[BatchValid]))
 	total := graph.Max(tokens, b.Scalar(dtype.F32, 1))
 	part := 1 / float64(max(1, o.Passes)) // of a mean over passes
-	pass := func(batch map[string]*graph.Value) []*graph.Value {
-		l := m.Loss(b, in, decoder.Batch{
-			Tokens: batch[BatchTokens], Labels: batch[BatchLabels], Valid: batch[BatchValid],
-			Positions: batch[BatchPositions], Segments: batch[BatchSegments],
-		})
-		wrt := make([]*graph.Value, len(params))
-		for i, p := range params {
-			wrt[i] = in[p.Name]
+	used, wrt := maps.Clone(in), make([]*graph.Value, len(params))
+	for i, p := range params {
+		if o.Passes > 1 {
+			used[p.Name] = plan.Once(in[p.Name], p.Name)
 		}
+		wrt[i] = used[p.Name]
+	}
+	pass := func(batch map[string]*graph.Value) []*graph.Value {
+		l := m.Loss(b, used, batchOf(batch))
 		out := append(graph.Grad(objective(l, total, m.Config.MoE, o.Passes), wrt...), l.Sum, l.Own, l.OwnTokens)
 		if l.Aux != nil {
 			out = append(out, l.Aux, l.Z, l.ExpertTokens, l.Dropped)
@@ -312,7 +319,7 @@ func accumulate(b *graph.Builder, m *decoder.Model, in map[string]*graph.Value, 
 			}
 		}
 		for _, p := range params {
-			init = append(init, graph.ZerosLike(in[p.Name]))
+			init = append(init, graph.ZerosLike(used[p.Name]))
 		}
 		zero := b.Scalar(dtype.F32, 0)
 		init = append(init, zero, zero, zero)
@@ -330,6 +337,11 @@ func accumulate(b *graph.Builder, m *decoder.Model, in map[string]*graph.Value, 
 			}
 			return next, nil
 		})
+		before := make([]*graph.Value, len(params))
+		for i, p := range params {
+			before[i] = in[p.Name]
+		}
+		copy(all, graph.VJP(wrt, all[:len(params)], before))
 	}
 	n := len(params)
 	s := sums{grads: all[:n], tokens: tokens}
