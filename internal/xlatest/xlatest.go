@@ -19,7 +19,12 @@ import (
 // Devices is the number of devices of the CPU client.
 const Devices = 8
 
-var cpu = sync.OnceValues(func() (*pjrt.Client, error) {
+var (
+	cpu     = sync.OnceValues(func() (*pjrt.Client, error) { return client(Devices) })
+	cpuMany = sync.OnceValues(func() (*pjrt.Client, error) { return client(2 * Devices) })
+)
+
+func client(devices int) (*pjrt.Client, error) {
 	path, err := plugins.Find("cpu")
 	if err != nil {
 		return nil, err
@@ -29,12 +34,23 @@ var cpu = sync.OnceValues(func() (*pjrt.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.NewClient(pjrt.ClientOptions{Devices: Devices})
-})
+	return p.NewClient(pjrt.ClientOptions{Devices: devices})
+}
 
 // CPU returns the process's client of the CPU plugin, with [Devices] devices.
 // Without the plugin the test fails, and says how to install it.
 func CPU(t testing.TB) *pjrt.Client {
+	t.Helper()
+	return opened(t, cpu)
+}
+
+// CPUMany is CPU with twice as many devices, a client of its own.
+func CPUMany(t testing.TB) *pjrt.Client {
+	t.Helper()
+	return opened(t, cpuMany)
+}
+
+func opened(t testing.TB, cpu func() (*pjrt.Client, error)) *pjrt.Client {
 	t.Helper()
 	c, err := cpu()
 	if err != nil {
