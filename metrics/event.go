@@ -29,6 +29,7 @@ type Event struct {
 	Step    int64
 	Time    time.Time
 	Scalars []Scalar
+	Counts  []Counts
 }
 
 // Event returns the window's figures by TorchTitan's names. Those that are not
@@ -58,7 +59,7 @@ func (w *Window) Event() Event {
 	for _, name := range slices.Sorted(maps.Keys(w.More)) {
 		s = append(s, Scalar{name, w.More[name]})
 	}
-	return Event{TrainEvent, w.Step, w.Time, s}
+	return Event{TrainEvent, w.Step, w.Time, s, w.Counts}
 }
 
 // Event returns the validation's figures by TorchTitan's names.
@@ -67,7 +68,7 @@ func (v *Validation) Event() Event {
 	for _, m := range v.Memory.scalars() {
 		s = append(s, Scalar{"validation_metrics/" + m.Name, m.Value})
 	}
-	return Event{ValidationEvent, v.Step, v.Time, s}
+	return Event{ValidationEvent, v.Step, v.Time, s, nil}
 }
 
 // Event returns the summary as a record: steps, tokens, losses, times in seconds.

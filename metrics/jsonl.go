@@ -128,5 +128,12 @@ func jsonLine(e Event) []byte {
 		}
 		b = strconv.AppendFloat(b, s.Value, 'g', -1, 64)
 	}
+	for _, c := range e.Counts {
+		name, err := json.Marshal(c.Name)
+		if err != nil {
+			continue
+		}
+		b = append(append(append(append(b, ','), name...), ':'), c.jsonArray()...)
+	}
 	return append(b, "}\n"...)
 }

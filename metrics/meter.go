@@ -37,6 +37,7 @@ type Step struct {
 	Skipped         bool               // the update was not applied: something was not finite
 	Memory          Memory
 	More            map[string]float64 // further scalars by their full name
+	Counts          []Counts
 }
 
 // Window is what happened since the window before: the content of a log line.
@@ -51,8 +52,9 @@ type Window struct {
 	Loss, GradNorm float64 // of the last step
 	LR             map[string]float64
 	More           map[string]float64
-	Skipped        int64 // steps of the window without an update
-	SkippedInAll   int64 // since this process started
+	Counts         []Counts // of the last step
+	Skipped        int64    // steps of the window without an update
+	SkippedInAll   int64    // since this process started
 
 	Seconds     float64 // that training took, without pauses
 	DataSeconds float64 // of these, waiting for batches
@@ -182,7 +184,7 @@ func (m *Meter) Step(s Step) *Window {
 	w := m.window
 	m.window = Window{}
 	w.SkippedInAll = m.total.Skipped
-	w.LR, w.More = maps.Clone(s.LR), maps.Clone(s.More)
+	w.LR, w.More, w.Counts = maps.Clone(s.LR), maps.Clone(s.More), s.Counts
 	w.Rates = m.rates(w.Tokens, w.Seconds)
 	return &w
 }

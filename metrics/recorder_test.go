@@ -30,7 +30,7 @@ func (w *warnings) warn(format string, args ...any) {
 }
 
 func event(step int64, loss float64) Event {
-	return Event{TrainEvent, step, time.Unix(1_800_000_000, 0), []Scalar{{"loss_metrics/global_avg_loss", loss}}}
+	return Event{TrainEvent, step, time.Unix(1_800_000_000, 0), []Scalar{{"loss_metrics/global_avg_loss", loss}}, nil}
 }
 
 func lines(t *testing.T, path string) []map[string]any {

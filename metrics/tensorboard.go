@@ -100,6 +100,11 @@ func (s *tensorBoardSink) write(e Event) error {
 		v = protowire.AppendFixed32(protowire.AppendTag(v, valueSimple, protowire.Fixed32Type), math.Float32bits(float32(x.Value)))
 		summary = protowire.AppendBytes(protowire.AppendTag(summary, summaryValue, protowire.BytesType), v)
 	}
+	for _, c := range e.Counts {
+		v := protowire.AppendString(protowire.AppendTag(nil, valueTag, protowire.BytesType), c.Name)
+		v = protowire.AppendBytes(protowire.AppendTag(v, valueHisto, protowire.BytesType), c.histogram())
+		summary = protowire.AppendBytes(protowire.AppendTag(summary, summaryValue, protowire.BytesType), v)
+	}
 	b := protowire.AppendTag(protoEvent(e.Time, e.Step), eventSummary, protowire.BytesType)
 	return s.append(tfRecord(protowire.AppendBytes(b, summary)))
 }

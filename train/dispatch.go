@@ -28,6 +28,7 @@ type Pending struct {
 
 	number, tokens, positions int64
 	waited                    time.Duration
+	experts                   []float64 // tokens of each expert over all layers, after Wait
 }
 
 // Dispatch starts a step on whole arrays in the order of Step.Batch. The state's
@@ -80,7 +81,7 @@ func (p *Pending) Wait() (map[string]float64, error) {
 				return nil, fmt.Errorf("train: step %d: %w", p.number, err)
 			}
 			dims := p.metrics[i].Dims()
-			out[imbalance] = imbalanceOf(raw, dims[len(dims)-1])
+			out[imbalance], p.experts = loadOf(raw, dims[len(dims)-1])
 			continue
 		}
 		x, err := scalar(p.metrics[i])
@@ -92,21 +93,22 @@ func (p *Pending) Wait() (map[string]float64, error) {
 	return out, nil
 }
 
-// imbalanceOf is the largest, over rows of n f32 counts, of the largest count over
-// the mean.
-func imbalanceOf(raw []byte, n int) float64 {
-	worst := 0.0
+// loadOf returns, of rows of n f32 counts, the largest over rows of the largest
+// count over the mean, and the sums over rows.
+func loadOf(raw []byte, n int) (worst float64, sums []float64) {
+	sums = make([]float64, n)
 	for row := 0; row+n <= len(raw)/4; row += n {
 		var sum, most float64
 		for i := range n {
 			x := dtype.Float(dtype.F32, raw, row+i)
 			sum, most = sum+x, max(most, x)
+			sums[i] += x
 		}
 		if sum > 0 {
 			worst = max(worst, most*float64(n)/sum)
 		}
 	}
-	return worst
+	return worst, sums
 }
 
 // Step runs one step and waits for its metrics.

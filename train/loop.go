@@ -126,13 +126,14 @@ func (t *trainer) report(p *Pending) error {
 		More: map[string]float64{"loss_metrics/global_max_loss": m[MetricLossMax]},
 	}
 	t.skipped = m[MetricSkipped]
-	for name, key := range map[string]string{MetricAux: "moe/aux_loss", MetricZ: "moe/z_loss"} {
+	for name, key := range map[string]string{MetricAux: "moe/aux_loss", MetricZ: "moe/z_loss", MetricDropped: "moe/dropped_tokens"} {
 		if x, ok := m[name]; ok {
 			s.More[key] = x
 		}
 	}
 	if n := m[imbalance]; n > 0 {
 		s.More["moe/imbalance"] = n
+		s.Counts = []metrics.Counts{{Name: "moe/expert_tokens", N: p.experts}}
 	}
 	if w := t.meter.Step(s); w != nil {
 		t.logf("%s", w.Line(t.colour))
