@@ -65,8 +65,8 @@ func (o muon) newtonSchulz(x *graph.Value, wide bool, axes []string) *graph.Valu
 	if d == graph.F32 { // or a matrix unit would multiply in bf16
 		precision = graph.Highest
 	}
-	dot := func(spec string, x, y *graph.Value) *graph.Value {
-		return graph.Einsum(spec, x, y, graph.As(graph.F32), graph.WithPrecision(precision))
+	dot := func(spec string, x, y *graph.Value, out dtype.DType) *graph.Value {
+		return graph.Einsum(spec, x, y, graph.As(out), graph.WithPrecision(precision))
 	}
 	narrow := func(x *graph.Value) *graph.Value { return graph.Convert(x, d) }
 	whole := func(rows *graph.Value) *graph.Value { return rows }
@@ -83,17 +83,19 @@ func (o muon) newtonSchulz(x *graph.Value, wide bool, axes []string) *graph.Valu
 	x = narrow(graph.Div(f, graph.BroadcastInDim(norm, x.Shape(), []int{0})))
 	out, _ := x.Builder().Scan([]*graph.Value{x}, nil, func(carry, _ []*graph.Value) (next, _ []*graph.Value) {
 		x := carry[0]
-		g := dot(gram, x, x)
-		if len(axes) > 0 {
-			g = graph.ReduceScatter(g, 1, axes...)
+		var g *graph.Value
+		if len(axes) == 0 {
+			g = dot(gram, x, x, d) // an operand that must be converted first halves a TPU's speed
+		} else {
+			g = narrow(graph.ReduceScatter(dot(gram, x, x, graph.F32), 1, axes...))
 		}
-		rows := narrow(g)
-		p := graph.Add(graph.MulScalar(g, quinticB), graph.MulScalar(dot("cij,cjk->cik", rows, whole(rows)), quinticC))
+		p := graph.Add(graph.MulScalar(graph.Convert(g, graph.F32), quinticB),
+			graph.MulScalar(dot("cij,cjk->cik", g, whole(g), graph.F32), quinticC))
 		var px *graph.Value
 		if wide {
-			px = dot(product, whole(narrow(p)), x)
+			px = dot(product, whole(narrow(p)), x, graph.F32)
 		} else {
-			px = dot(product, x, whole(narrow(p)))
+			px = dot(product, x, whole(narrow(p)), graph.F32)
 		}
 		return []*graph.Value{narrow(graph.Add(graph.MulScalar(graph.Convert(x, graph.F32), quinticA), px))}, nil
 	}, graph.Iterations(o.steps))
