@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"titan/internal/recipekey"
-	"titan/mesh"
 	"titan/models"
 )
 
@@ -25,7 +24,7 @@ func (c *checking) all() {
 	r := c.recipe
 	for _, err := range []error{
 		r.Job.validate(), r.Mesh.Validate(), r.Model.Validate(), r.Training.validate(), r.Data.Validate(),
-		r.Parallelism.Validate(), r.ActivationCheckpoint.Validate(), r.Optimizer.Validate(), r.LRScheduler.Validate(),
+		r.Parallelism.Validate(), r.MoE.Validate(), r.ActivationCheckpoint.Validate(), r.Quantize.Validate(), r.Optimizer.Validate(), r.LRScheduler.Validate(),
 		r.Checkpoint.Validate(), r.Metrics.Validate(), r.Validation.validate(), r.Debug.validate(), r.Comm.validate(), r.Profiling.validate(),
 	} {
 		for _, e := range recipekey.Flatten(err) {
@@ -36,7 +35,10 @@ func (c *checking) all() {
 	c.devices()
 	c.data()
 	c.model()
+	c.quantize()
+	c.experts()
 	c.optimizer()
+	c.memory()
 }
 
 // add records an error of a key, unless its value could not be read: it is then
@@ -74,46 +76,6 @@ func (c *checking) clean(keys ...string) bool {
 func within(key, table string) bool {
 	rest, ok := strings.CutPrefix(key, table)
 	return ok && table != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
-}
-
-// devices checks the degrees of parallelism against the mesh, and batches
-// against both.
-func (c *checking) devices() {
-	r := c.recipe
-	if !c.clean("mesh", "parallelism") {
-		return
-	}
-	axes, err := r.MeshAxes()
-	if err != nil {
-		c.add(err)
-		return
-	}
-	if t, err := mesh.ParseTopology(r.Mesh.Topology); r.Mesh.Topology != "" && err == nil {
-		if n := r.Parallelism.Replicate; t.Slices > 1 && n != t.Slices {
-			c.add(recipekey.Errorf("parallelism.data_parallel_replicate_degree", "is %d, but the topology %v has %d slices: parameters are sharded within a slice and replicated across them; set it to %d", n, t, t.Slices, t.Slices))
-			return
-		}
-		if err := t.CheckAxes(axes); err != nil {
-			c.add(recipekey.Errorf("mesh.topology", "%s", strings.TrimPrefix(err.Error(), "mesh: ")))
-			return
-		}
-	}
-	if size(axes) > maxDevices {
-		c.add(recipekey.Errorf("parallelism.data_parallel_shard_degree", "%d devices are asked for in all; more than %d are taken for a mistake", size(axes), maxDevices))
-		return
-	}
-	if r.Mesh.Platform == "cpu" && size(axes) > mesh.MaxVirtualDevices {
-		c.add(recipekey.Errorf("parallelism.data_parallel_shard_degree", "%d devices are asked for in all; more than %d virtual devices on one machine are refused", size(axes), mesh.MaxVirtualDevices))
-		return
-	}
-	if c.clean("training.local_batch_size", "training.global_batch_size") {
-		if _, err := r.MicroSteps(); err != nil {
-			c.add(err)
-		}
-	}
-	if p := r.Mesh.Platform; r.Debug.Deterministic && p != "cpu" && p != "tpu" {
-		c.add(recipekey.Errorf("debug.deterministic", "is not supported yet on platform %q; leave it out", p))
-	}
 }
 
 // data checks that training has one description of its data.
@@ -172,7 +134,7 @@ func (c *checking) model() {
 	if !c.clean("model") {
 		return
 	}
-	m, err := c.recipe.Model.Decoder()
+	m, err := c.recipe.Decoder()
 	if err != nil {
 		c.add(err)
 		return
@@ -234,6 +196,7 @@ func (r *Recipe) Warnings() []string {
 			warn("validation.seq_len is %d, more than the model's max_seq_len of %d", r.Validation.SeqLen, m.MaxSeqLen)
 		}
 	}
+	out = append(out, r.parallelWarnings()...)
 	_, notes := r.LRScheduler.Curve(r.Training.Steps)
 	out = append(out, notes...)
 	if total := r.LRScheduler.TotalSteps; total > 0 && total < r.Training.Steps {

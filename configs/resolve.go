@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"errors"
 	"fmt"
 
 	"titan/data"
@@ -13,11 +14,15 @@ import (
 )
 
 // Decoder returns the dimensions of the model: those of the flavor, with what
-// [model.override] changes.
-func (r *Recipe) Decoder() (decoder.Config, error) { return r.Model.Decoder() }
+// [model.override] and [moe] change.
+func (r *Recipe) Decoder() (decoder.Config, error) {
+	c, err := r.Model.Decoder()
+	return r.MoE.Apply(c), err
+}
 
-// MeshAxes returns the axes of the mesh, slowest first: dp_replicate and
-// dp_shard, both even where their size is 1.
+// MeshAxes returns the axes of the mesh, slowest first: those of
+// parallel.AxisNames that have more than one device, dp_replicate and dp_shard in
+// any case.
 //
 // Where the recipe leaves the number of devices open, on cpu there are as many
 // as the degrees ask for; elsewhere data_parallel_shard_degree = -1 is an error,
@@ -31,8 +36,18 @@ func (r *Recipe) MeshAxes() ([]mesh.Axis, error) {
 }
 
 // MeshAxesOn returns the axes of the mesh over a number of devices; 0 stands for
-// as many as the degrees ask for.
-func (r *Recipe) MeshAxesOn(devices int) ([]mesh.Axis, error) { return r.Parallelism.Axes(devices) }
+// as many as the degrees ask for. What is wrong with the degrees is an error with
+// the nearest that work.
+func (r *Recipe) MeshAxesOn(devices int) ([]mesh.Axis, error) {
+	if err := r.Parallelism.Validate(); err != nil {
+		return nil, err
+	}
+	s := r.spreadOn(devices)
+	if err := errors.Join(s.errors()...); err != nil {
+		return nil, err
+	}
+	return r.Parallelism.Axes(devices)
+}
 
 // size returns the number of devices on axes.
 func size(axes []mesh.Axis) int {
@@ -52,8 +67,10 @@ func (r *Recipe) DataParallel() (int, error) {
 	return parallel.BatchDegree(axes), nil
 }
 
+const keyBatch = "training.global_batch_size"
+
 // MicroSteps returns how many passes make a step: global_batch_size divided by
-// what all devices take in one.
+// what all devices take in one. A pipeline needs as many as it has stages.
 func (r *Recipe) MicroSteps() (int, error) {
 	dp, err := r.DataParallel()
 	if err != nil {
@@ -64,15 +81,37 @@ func (r *Recipe) MicroSteps() (int, error) {
 
 // MicroStepsOn is MicroSteps where a batch is split over dp devices.
 func (r *Recipe) MicroStepsOn(dp int) (int, error) {
-	t, pass := r.Training, r.Training.LocalBatchSize*dp
-	if t.GlobalBatchSize == -1 {
-		return 1, nil
+	t, pass, stages := r.Training, r.Training.LocalBatchSize*dp, max(1, r.Parallelism.Pipeline)
+	passes := 1
+	if t.GlobalBatchSize != -1 {
+		near := nearestIs(max(stages, (t.GlobalBatchSize+pass/2)/pass) * pass)
+		if t.GlobalBatchSize < dp {
+			near += ", or fewer data-parallel devices: with context_parallel_degree and tensor_parallel_degree several share a sequence"
+		}
+		if passes = t.GlobalBatchSize / pass; t.GlobalBatchSize%pass != 0 || passes == 0 {
+			return 0, recipekey.Errorf(keyBatch, "is %d and must be a multiple of %d: local_batch_size %d on %s%s",
+				t.GlobalBatchSize, pass, t.LocalBatchSize, plural(dp, "data-parallel device"), near)
+		}
 	}
-	if t.GlobalBatchSize < pass || t.GlobalBatchSize%pass != 0 {
-		return 0, recipekey.Errorf("training.global_batch_size", "is %d and must be a multiple of %d: local_batch_size %d on %s; the nearest is %d",
-			t.GlobalBatchSize, pass, t.LocalBatchSize, plural(dp, "data-parallel device"), max(1, (t.GlobalBatchSize+pass/2)/pass)*pass)
+	if passes < stages {
+		return 0, recipekey.Errorf(keyBatch, "is %d, which is %s of %s, and the %d stages of a pipeline need a pass each at least%s",
+			t.GlobalBatchSize, passesOf(passes), plural(pass, "sequence"), stages, nearestIs(stages*pass))
 	}
-	return t.GlobalBatchSize / pass, nil
+	return passes, nil
+}
+
+// Bubble returns the share of a step in which a stage of the pipeline waits, with
+// so many passes: (pp-1)/(passes+pp-1).
+func (r *Recipe) Bubble(passes int) float64 {
+	stages := max(1, r.Parallelism.Pipeline)
+	return float64(stages-1) / float64(passes+stages-1)
+}
+
+func passesOf(n int) string {
+	if n == 1 {
+		return "one pass"
+	}
+	return fmt.Sprintf("%d passes", n)
 }
 
 func plural(n int, noun string) string {
@@ -110,7 +149,7 @@ func (r *Recipe) Placement(m *mesh.Mesh) (*parallel.Plan, error) {
 		return nil, err
 	}
 	var params []parallel.Param
-	for _, p := range c.Params() {
+	for _, p := range c.Arrays() {
 		params = append(params, parallel.Param{Name: p.Name, Shape: p.Shape, Axes: p.Axes})
 	}
 	return parallel.New(m, params, o)

@@ -55,19 +55,19 @@ func TestResolve(t *testing.T) {
 func TestImpossible(t *testing.T) {
 	write(t, map[string]string{"run.toml": small})
 	for says, set := range map[string][]string{
-		"training.global_batch_size: is 7 and must be a multiple of 8: local_batch_size 8 on 1 data-parallel device; the nearest is 8":     {"training.global_batch_size=7"},
-		"training.global_batch_size: is 21 and must be a multiple of 16: local_batch_size 8 on 2 data-parallel devices; the nearest is 16": {"training.global_batch_size=21", "mesh.devices=2"},
-		"parallelism.data_parallel_shard_degree: 3 × data_parallel_replicate_degree 1 is not the number of devices, 8":                     {"mesh.devices=8", "parallelism.data_parallel_shard_degree=3"},
-		"parallelism.data_parallel_shard_degree: 2147483647 × data_parallel_replicate_degree 2147483647 is more than 2147483647 devices":   {"parallelism.data_parallel_replicate_degree=2147483647", "parallelism.data_parallel_shard_degree=2147483647"},
-		"parallelism.data_parallel_replicate_degree: is 9223372036854775807, which does not divide 8 devices":                              {"mesh.devices=8", "parallelism.data_parallel_replicate_degree=9223372036854775807"},
-		"4096 devices are asked for in all; more than 1024 virtual devices on one machine are refused":                                     {"parallelism.data_parallel_shard_degree=4096"},
-		"2000000000 devices are asked for in all; more than 1048576 are taken for a mistake":                                               {"mesh.platform=tpu", "parallelism.data_parallel_shard_degree=2000000000"},
-		"mesh.devices: is 2000; more than 1024 virtual devices on one machine are refused":                                                 {"mesh.devices=2000"},
-		"mesh.devices: is 4, but the topology v5e:4x4 has 16 devices (16 chips of 1); leave it out":                                        {"mesh.platform=tpu", "mesh.topology=v5e:4x4", "mesh.devices=4"},
-		"mesh.topology: v5e:16x16*2000000 has 512000000 devices, more than 1048576":                                                        {"mesh.platform=tpu", "mesh.topology=v5e:16x16*2000000"},
-		"mesh.platform: is \"tpus\", which is neither a plugin nor a path; did you mean \"tpu\"?":                                          {"mesh.platform=tpus"},
-		"debug.moe_force_load_balance: is for models with experts, and llama3 debugmodel has none":                                         {"debug.moe_force_load_balance=true"},
-		"debug.deterministic: is not supported yet on platform \"cuda\"":                                                                   {"mesh.platform=cuda", "mesh.devices=1", "debug.deterministic=true"},
+		"training.global_batch_size: is 7 and must be a multiple of 8: local_batch_size 8 on 1 data-parallel device; the nearest that works is 8":                                    {"training.global_batch_size=7"},
+		"training.global_batch_size: is 21 and must be a multiple of 16: local_batch_size 8 on 2 data-parallel devices; the nearest that works is 16":                                {"training.global_batch_size=21", "mesh.devices=2"},
+		"parallelism.data_parallel_shard_degree: is 3, but the other degrees leave 8 of 8 devices; the nearest that works is 8":                                                      {"mesh.devices=8", "parallelism.data_parallel_shard_degree=3"},
+		"parallelism.data_parallel_shard_degree: is 2147483647; with 2147483647 of other degrees that is more than 2147483647 devices; the nearest that works is 1":                  {"parallelism.data_parallel_replicate_degree=2147483647", "parallelism.data_parallel_shard_degree=2147483647"},
+		"parallelism.data_parallel_replicate_degree: is 9223372036854775807; with 1 of other degrees that is more than 2147483647 devices; the nearest that works is 8":              {"mesh.devices=8", "parallelism.data_parallel_replicate_degree=9223372036854775807"},
+		"data_parallel_shard_degree: is 4096, and all degrees together ask for 4096 devices: more than 1024 virtual ones on one machine are refused; the nearest that works is 1024": {"parallelism.data_parallel_shard_degree=4096"},
+		"is 2000000000, and all degrees together ask for 2000000000 devices: more than 1048576 are taken for a mistake; the nearest that works is 1024":                              {"mesh.platform=tpu", "parallelism.data_parallel_shard_degree=2000000000"},
+		"mesh.devices: is 2000; more than 1024 virtual devices on one machine are refused":                                                                                           {"mesh.devices=2000"},
+		"mesh.devices: is 4, but the topology v5e:4x4 has 16 devices (16 chips of 1); leave it out":                                                                                  {"mesh.platform=tpu", "mesh.topology=v5e:4x4", "mesh.devices=4"},
+		"mesh.topology: v5e:16x16*2000000 has 512000000 devices, more than 1048576":                                                                                                  {"mesh.platform=tpu", "mesh.topology=v5e:16x16*2000000"},
+		"mesh.platform: is \"tpus\", which is neither a plugin nor a path; did you mean \"tpu\"?":                                                                                    {"mesh.platform=tpus"},
+		"debug.moe_force_load_balance: is for models with experts, and llama3 debugmodel has none":                                                                                   {"debug.moe_force_load_balance=true"},
+		"debug.deterministic: is not supported yet on platform \"cuda\"":                                                                                                             {"mesh.platform=cuda", "mesh.devices=1", "debug.deterministic=true"},
 	} {
 		_, _, err := Load("run.toml", set)
 		require.ErrorContains(t, err, says)
@@ -141,5 +141,5 @@ func TestValidate(t *testing.T) {
 	r.Model = models.Config{Name: "qwen3", Flavor: "debugmodel"}
 	require.NoError(t, r.Validate())
 	r.Training.Steps, r.Training.GlobalBatchSize = 0, 9
-	require.EqualError(t, r.Validate(), "training.steps: is 0 and must be positive\ntraining.global_batch_size: is 9 and must be a multiple of 8: local_batch_size 8 on 1 data-parallel device; the nearest is 8")
+	require.EqualError(t, r.Validate(), "training.steps: is 0 and must be positive\ntraining.global_batch_size: is 9 and must be a multiple of 8: local_batch_size 8 on 1 data-parallel device; the nearest that works is 8")
 }

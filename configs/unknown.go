@@ -151,21 +151,18 @@ var torchTitan = map[string]string{
 	"optimizer.foreach":                              gone,
 	"optimizer.early_step_in_backward":               gone,
 	"lr_scheduler.lr_min":                            "is called min_lr_factor",
-	"parallelism.enable_sequence_parallel":           withDegree("tensor"),
-	"parallelism.disable_loss_parallel":              withDegree("tensor"),
-	"parallelism.enable_async_tensor_parallel":       withDegree("tensor"),
+	"parallelism.enable_sequence_parallel":           "is what tensor_parallel_degree does in any case: between blocks it shares out tokens; leave it out",
+	"parallelism.disable_loss_parallel":              "is not possible: with tensor_parallel_degree the loss is made of parts of the vocabulary, never of gathered logits; leave it out",
+	"parallelism.enable_async_tensor_parallel":       gone,
 	"parallelism.enable_compiled_autograd":           gone,
-	"parallelism.context_parallel_load_balancer":     withDegree("context"),
-	"parallelism.context_parallel_rotate_method":     withDegree("context"),
-	"parallelism.pipeline_parallel_schedule":         withDegree("pipeline"),
-	"parallelism.pipeline_parallel_schedule_csv":     withDegree("pipeline"),
-	"parallelism.pipeline_parallel_microbatch_size":  withDegree("pipeline"),
-	"parallelism.pipeline_parallel_layers_per_stage": withDegree("pipeline"),
-	"parallelism.pipeline_parallel_split_points":     withDegree("pipeline"),
-	"parallelism.pipeline_parallel_expert_parallel_overlap":              withDegree("pipeline"),
-	"parallelism.module_fqns_per_model_part":                             withDegree("pipeline"),
-	"parallelism.expert_tensor_parallel_degree":                          withDegree("expert"),
-	"parallelism.expert_parallel_comm_backend":                           withDegree("expert"),
+	"parallelism.pipeline_parallel_schedule_csv":     gone,
+	"parallelism.pipeline_parallel_microbatch_size":  "is not needed: what a stage works on at a time is training.local_batch_size; leave it out",
+	"parallelism.pipeline_parallel_layers_per_stage": stages,
+	"parallelism.pipeline_parallel_split_points":     stages,
+	"parallelism.pipeline_parallel_expert_parallel_overlap":              gone,
+	"parallelism.module_fqns_per_model_part":                             stages,
+	"parallelism.expert_tensor_parallel_degree":                          "is not needed: experts' width is shared out with tensor_parallel_degree; leave it out",
+	"parallelism.expert_parallel_comm_backend":                           gone,
 	"activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns": gone,
 	"activation_checkpoint.early_stop":                                   gone,
 	"activation_checkpoint.memory_budget":                                "is not supported yet; leave it out",
@@ -190,9 +187,6 @@ var torchTitan = map[string]string{
 
 const (
 	gone       = "of TorchTitan has no counterpart in titan; leave it out"
+	stages     = "is not needed: every stage has as many layers; leave it out"
 	quantizing = "is not supported yet; leave the section out"
 )
-
-func withDegree(kind string) string {
-	return "goes with " + kind + "_parallel_degree, of which only 1 is supported yet; leave it out"
-}

@@ -110,16 +110,39 @@ func nearestShape(c Chip, shape []int) []int {
 	for _, s := range smallShapes(c) {
 		try(s)
 	}
+	for _, s := range cubes(c) {
+		try(s)
+	}
+	return best
+}
+
+// cubes returns the shapes of a generation that are whole cubes of 4×4×4 chips.
+func cubes(c Chip) [][]int {
+	var out [][]int
 	if c.Dims == 3 {
 		for x := 4; x*x*x <= c.MaxChips; x += 4 {
 			for y := x; x*y*y <= c.MaxChips; y += 4 {
 				for z := y; x*y*z <= c.MaxChips; z += 4 {
-					try([]int{x, y, z})
+					out = append(out, []int{x, y, z})
 				}
 			}
 		}
 	}
-	return best
+	return out
+}
+
+// Shapes returns the shapes in which slices of the generation come, in chips along
+// each side: from the smallest, of equally large ones that with the most similar
+// sides first.
+func (c Chip) Shapes() [][]int {
+	all := cubes(c)
+	for _, s := range smallShapes(c) {
+		all = append(all, slices.Clone(s))
+	}
+	slices.SortStableFunc(all, func(a, b []int) int {
+		return cmp.Or(cmp.Compare(product(a), product(b)), cmp.Compare(a[len(a)-1]-a[0], b[len(b)-1]-b[0]))
+	})
+	return all
 }
 
 // compareRounded compares sums of logarithms, which equal products give with

@@ -1,0 +1,105 @@
+package configs
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"titan/internal/recipekey"
+	"titan/parallel"
+)
+
+// devices checks the degrees of parallelism against mesh and model, and lengths
+// and batches against all of them.
+func (c *checking) devices() {
+	r := c.recipe
+	if !c.clean("mesh", "parallelism") {
+		return
+	}
+	s := r.spreadOn(r.Mesh.Count())
+	if !c.clean("model") {
+		s.model = nil
+	}
+	for _, err := range s.errors() {
+		c.add(err)
+	}
+	c.lengths()
+	if p := r.Mesh.Platform; r.Debug.Deterministic && p != "cpu" && p != "tpu" {
+		c.add(recipekey.Errorf("debug.deterministic", "is not supported yet on platform %q; leave it out", p))
+	}
+	if !c.clean("parallelism") {
+		return
+	}
+	axes, err := r.MeshAxes()
+	if err != nil {
+		c.add(err)
+		return
+	}
+	if t := s.topology; t.Slices > 0 {
+		if err := t.CheckAxes(axes, parallel.AcrossSlices()...); err != nil {
+			c.add(recipekey.Errorf("mesh.topology", "%s", strings.TrimPrefix(err.Error(), "mesh: ")))
+			return
+		}
+	}
+	if c.clean("training.local_batch_size", "training.global_batch_size") {
+		if _, err := r.MicroSteps(); err != nil {
+			c.add(err)
+		}
+	}
+}
+
+// length is a length of sequences in a recipe.
+type length struct {
+	key string
+	n   int
+}
+
+// lengths returns the lengths of sequences that a run has.
+func (r *Recipe) lengths() []length {
+	out := []length{{"training.seq_len", r.Training.SeqLen}}
+	if r.Validation.Enable && r.Validation.SeqLen > 0 {
+		out = append(out, length{"validation.seq_len", r.Validation.SeqLen})
+	}
+	return out
+}
+
+// lengths checks that sequences divide over the devices that share them out.
+func (c *checking) lengths() {
+	if !c.clean(keyContext, keyTensor) {
+		return
+	}
+	each, why := c.recipe.sequenceUnit()
+	for _, l := range c.recipe.lengths() {
+		if !c.clean(l.key) || l.n%each == 0 {
+			continue
+		}
+		near := ""
+		if n := max(1, (l.n+each/2)/each) * each; n <= math.MaxInt32 {
+			near = nearestIs(n)
+		}
+		c.add(recipekey.Errorf(l.key, "is %d and must be a multiple of %d: %s%s", l.n, each, why, near))
+	}
+}
+
+// sequenceUnit returns what the length of a sequence must be a multiple of, and
+// why.
+func (r *Recipe) sequenceUnit() (int, string) {
+	cp, tp := r.Parallelism.Context, r.Parallelism.Tensor
+	switch {
+	case cp == 1 && tp == 1:
+		return 1, ""
+	case cp == 1:
+		return tp, fmt.Sprintf("tensor_parallel_degree %d shares out its tokens between blocks", tp)
+	case tp == 1:
+		return 2 * cp, fmt.Sprintf("context_parallel_degree %d shares it out in twice as many chunks", cp)
+	}
+	// A device of cp has two equal chunks, which tp shares out together.
+	n := cp * tp
+	if tp%2 == 1 {
+		n *= 2
+	}
+	return n, fmt.Sprintf("context_parallel_degree %d shares it out in twice as many chunks, and tensor_parallel_degree %d what a device has of them", cp, tp)
+}
+
+// nearestIs is how a message names a value that works.
+func nearestIs(n any) string { return fmt.Sprintf("; the nearest that works is %v", n) }

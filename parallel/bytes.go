@@ -1,0 +1,27 @@
+package parallel
+
+import "slices"
+
+// KeptBytes returns the bytes that a device holds throughout a step of layers'
+// parameters that are gathered once a step, in the compute type; 0 if they are
+// gathered layer by layer (Options.Reshard).
+func (p *Plan) KeptBytes() int64 {
+	var sum int64
+	for _, n := range p.names {
+		x := p.params[n]
+		if !p.keeps(x) {
+			continue
+		}
+		k := int64(p.options.Compute.Size())
+		for _, d := range x.Shape {
+			k *= int64(d)
+		}
+		for _, a := range x.spec.Axes() {
+			if !slices.Contains(x.shard, a) {
+				k /= int64(p.size(a))
+			}
+		}
+		sum += k
+	}
+	return sum
+}
