@@ -121,7 +121,7 @@ func writeRun(t *testing.T, folder string) {
 	w := window()
 	w.Step, w.Loss = 30, math.Inf(1)
 	require.NoError(t, s.write(w.Event()))
-	w.Step, w.Loss = 1<<40, 7
+	w.Step, w.Loss, w.Counts = 1<<40, 7, []Counts{{"moe/expert_tokens", []float64{2, 0, 5}}}
 	require.NoError(t, s.write(w.Event()))
 	require.NoError(t, s.close())
 }
@@ -170,7 +170,10 @@ import json, sys
 from tensorboard.backend.event_processing import event_accumulator
 a = event_accumulator.EventAccumulator(sys.argv[1], size_guidance={event_accumulator.SCALARS: 0})
 a.Reload()
-json.dump({t: [[e.step, e.wall_time, repr(e.value)] for e in a.Scalars(t)] for t in a.Tags()["scalars"]}, sys.stdout)
+read = {t: [[e.step, e.wall_time, repr(e.value)] for e in a.Scalars(t)] for t in a.Tags()["scalars"]}
+for t in a.Tags()["histograms"]:
+    read[t] = [[e.step, e.histogram_value.bucket_limit, e.histogram_value.bucket] for e in a.Histograms(t)]
+json.dump(read, sys.stdout)
 `
 
 // TensorBoard's own reader finds what was written. It is fetched with pip into
@@ -192,7 +195,8 @@ func TestTensorBoardReads(t *testing.T) {
 	require.NoError(t, err)
 	var read map[string][][3]any
 	require.NoError(t, json.Unmarshal(out, &read))
-	require.Len(t, read, len(window().Event().Scalars)+2)
+	require.Len(t, read, len(window().Event().Scalars)+3)
+	require.Equal(t, [][3]any{{float64(1 << 40), []any{1.0, 2.0, 3.0}, []any{2.0, 0.0, 5.0}}}, read["moe/expert_tokens"])
 	// Step 30 of the first process is gone: the second went on from 20.
 	require.Equal(t, [][3]any{{1.0, 1_800_000_001.25, "0.125"}, {10.0, 1_800_000_010.25, "1.25"}, {20.0, 1_800_000_020.25, "2.5"}, {30.0, 1_800_000_000.5, "inf"}, {float64(1 << 40), 1_800_000_000.5, "7.0"}},
 		read["loss_metrics/global_avg_loss"])
