@@ -8,6 +8,7 @@ import (
 
 	"titan/configs"
 	"titan/mesh"
+	"titan/parallel"
 	"titan/pjrt"
 	"titan/pjrt/compilecache"
 	"titan/pjrt/plugins"
@@ -146,7 +147,7 @@ func arrange(c *pjrt.Client, r *configs.Recipe) (*mesh.Mesh, error) {
 		infos = append(infos, info)
 	}
 	if placed {
-		return mesh.ForTopology(axes, infos)
+		return mesh.ForTopology(axes, infos, parallel.AcrossSlices()...)
 	}
 	ids := make([]int, len(devices))
 	for i, d := range devices {
