@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"titan/graph"
-	"titan/internal/xlatest"
 	"titan/mesh"
 	"titan/models/decoder"
 	"titan/parallel"
@@ -167,11 +166,7 @@ func (c parityCase) gradientProgram(t testing.TB, o StepOptions) (*Compiled, []V
 		return nil
 	})
 	require.NoError(t, err)
-	client := xlatest.CPU(t)
-	if o.Mesh.Size() > xlatest.Devices {
-		client = xlatest.CPUMany(t)
-	}
-	exe, err := (&Machine{Client: client, Mesh: o.Mesh}).Compile(mod)
+	exe, err := (&Machine{Client: clientFor(t, o.Mesh.Size()), Mesh: o.Mesh}).Compile(mod)
 	require.NoError(t, err)
 	return exe, vars
 }

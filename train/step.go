@@ -103,6 +103,7 @@ func BuildStep(o StepOptions) (*Step, error) {
 		for i, p := range params {
 			in.Params = append(in.Params, state[p.Name])
 			in.Grads = append(in.Grads, sums.grads[i])
+			in.Specs = append(in.Specs, plan.Spec(p.Name))
 		}
 		for _, v := range o.Optimizer.State() {
 			in.State = append(in.State, state[v.Name])
