@@ -114,7 +114,7 @@ func TestLongContextCompilesForTPU(t *testing.T) {
 // blocks is scheduled between start and done.
 func TestRingOverlapsOnTPU(t *testing.T) {
 	const n = 4
-	_, opt := compileContext(t, "v5e:2x2", contextProgram(t, n, 32<<10, 2, 1, 128, AttentionOptions{Block: 256}), 0)
+	_, opt := compileContext(t, "v5e:2x2", contextProgram(t, n, 32<<10, 2, 1, 128, AttentionOptions{}), 0)
 	inLoop := 0
 	for _, c := range opt.Collectives() {
 		if c.Times != n-2 {

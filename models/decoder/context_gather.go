@@ -37,7 +37,7 @@ func (a gathered) backward(p part, lse, delta, ct *graph.Value) []*graph.Value {
 
 // Devices exchange along a dimension 0 of their own: along another one, XLA's TPU
 // compiler makes a reduce-scatter an all-reduce of which it keeps a part (seen in
-// libtpu 0.0.42).
+// libtpu 0.0.52).
 
 // sequenceOrder puts the parts [n, G, 2c, …] that HeadTail gives n devices into
 // the order of the sequence: [G, S, …].
