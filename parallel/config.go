@@ -168,3 +168,10 @@ func BatchDegree(axes []mesh.Axis) int {
 	}
 	return n
 }
+
+// Bubble returns the share of a step in which a stage of a pipeline waits, with so
+// many micro-batches: (stages-1)/(passes+stages-1) (Narayanan et al., 2021).
+func Bubble(stages, passes int) float64 {
+	stages, passes = max(1, stages), max(1, passes)
+	return float64(stages-1) / float64(passes+stages-1)
+}

@@ -41,7 +41,7 @@ func OptionsFor(r *configs.Recipe, m *mesh.Mesh, p Platform) (StepOptions, error
 	local := r.Training.LocalBatchSize
 	o := StepOptions{
 		Model: model, Placement: place, Mesh: m, Optimizer: opt, MomentsFirst: p.CPU,
-		Options:   modelOptions(r, &model, p, local, r.Training.SeqLen),
+		Options:   modelOptions(r, &model, p, m, local, r.Training.SeqLen),
 		Rows:      local * dp,
 		Passes:    passes,
 		SeqLen:    r.Training.SeqLen,
@@ -52,11 +52,16 @@ func OptionsFor(r *configs.Recipe, m *mesh.Mesh, p Platform) (StepOptions, error
 }
 
 // modelOptions chooses how the model is computed for local sequences of S tokens
-// on each device.
-func modelOptions(r *configs.Recipe, model *decoder.Config, p Platform, local, S int) decoder.Options {
+// on each device of a mesh.
+func modelOptions(r *configs.Recipe, model *decoder.Config, p Platform, m *mesh.Mesh, local, S int) decoder.Options {
+	along := func(axis string) int { return max(1, m.AxisSize(axis)) }
+	// What a device has of a sequence, and of the vocabulary, where the loss is computed.
+	tokens := max(1, S/(along(parallel.AxisContext)*along(parallel.AxisPipeline)))
+	vocab := max(1, model.VocabSize/along(parallel.AxisTensor))
 	o := decoder.Options{
 		Remat: r.ActivationCheckpoint, Unroll: r.Training.UnrollLayers,
-		LossChunks: lossChunks(local, S, model.VocabSize), ForceLoadBalance: r.Debug.ForceBalance, ExpertBuffer: r.MoE.BufferFactor,
+		Attention:  decoder.AttentionOptions{Context: r.Parallelism.Rotate},
+		LossChunks: lossChunks(local, tokens, vocab), ForceLoadBalance: r.Debug.ForceBalance, ExpertBuffer: r.MoE.BufferFactor,
 	}
 	if o.Float8 = r.Quantize.Linear.Float8; p.CPU {
 		o.Float8InBF16 = true // which it multiplies more than twice as fast
@@ -108,9 +113,15 @@ func describe(o StepOptions, plan *parallel.Plan) []string {
 			lines = append(lines, fmt.Sprintf("not sharded (%s): %s", n, strings.Join(reason[n], ", ")))
 		}
 	}
+	if n := plan.Tensor().Devices(); o.Model.KVHeads < n {
+		lines = append(lines, fmt.Sprintf("%d key/value heads on %d devices of tp: each is computed by %d of them", o.Model.KVHeads, n, n/o.Model.KVHeads))
+	}
 	passes := ""
 	if o.Passes > 1 {
 		passes = fmt.Sprintf(", in %d passes", o.Passes)
+	}
+	if n := plan.Stages().Devices(); n > 1 {
+		lines = append(lines, fmt.Sprintf("pipeline: %d stages of %d layers, 1F1B, bubble %.1f%% of a step", n, o.Model.Layers/n, 100*parallel.Bubble(n, o.Passes)))
 	}
 	return append(lines, fmt.Sprintf("a step: %d sequences of %d tokens%s, %s tokens", o.Rows*o.Passes, o.SeqLen, passes, commas(int64(o.Rows*o.Passes*o.SeqLen))))
 }
