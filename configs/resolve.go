@@ -137,6 +137,32 @@ func (r *Recipe) TokensPerStep() (int64, error) {
 	return int64(n) * int64(r.Training.SeqLen), err
 }
 
+// Machine returns the mesh of MeshAxes on the machines that the recipe names, where
+// every device has its place: on cpu in one process, with a topology on its chips.
+// Elsewhere devices are known by their numbers only.
+func (r *Recipe) Machine() (*mesh.Mesh, error) {
+	axes, err := r.MeshAxes()
+	if err != nil {
+		return nil, err
+	}
+	if r.Mesh.Topology != "" {
+		t, err := mesh.ParseTopology(r.Mesh.Topology)
+		if err != nil {
+			return nil, err
+		}
+		return mesh.ForTopology(axes, t.DeviceInfos(), parallel.AcrossSlices()...)
+	}
+	m, err := mesh.New(axes, nil)
+	if err != nil || r.Mesh.Platform != "cpu" {
+		return m, err
+	}
+	infos := make([]mesh.DeviceInfo, m.Size())
+	for i := range infos {
+		infos[i].ID = i
+	}
+	return m.WithDevices(infos)
+}
+
 // Placement returns where the parameters lie on a mesh with the axes of
 // MeshAxes.
 func (r *Recipe) Placement(m *mesh.Mesh) (*parallel.Plan, error) {

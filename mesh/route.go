@@ -1,6 +1,10 @@
 package mesh
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Route is what joins the devices along an axis.
 type Route struct {
@@ -30,8 +34,8 @@ type Route struct {
 type Side struct {
 	Name  string // x, y or z
 	Chips int
-	// Ring says that the axis has all chips of the direction, and the links between
-	// them close to a ring.
+	// Ring says that the chips are spread evenly over a direction whose links close
+	// to a ring: all of them, or every n-th.
 	Ring bool
 }
 
@@ -56,6 +60,7 @@ func (m *Mesh) Route(axis string) (Route, error) {
 	}
 	box, placed := newTorus(first)
 	var chips [3]int
+	var open [3]bool
 	for _, g := range groups {
 		hosts, inSlice, cores := map[int]bool{}, map[int]bool{}, map[int]bool{}
 		var at [3]map[int]bool
@@ -78,18 +83,33 @@ func (m *Mesh) Route(axis string) (Route, error) {
 		r.Slices, r.Hosts, r.Cores = max(r.Slices, len(inSlice)), max(r.Hosts, len(hosts)), max(r.Cores, len(cores))
 		for s := range at {
 			chips[s] = max(chips[s], len(at[s]))
+			open[s] = open[s] || len(at[s]) > 1 && !even(at[s], box.extent[s+1])
 		}
 	}
 	for s, n := range chips {
 		if n > 1 {
-			ring := box.wraps[s+1] && n == box.extent[s+1]
-			r.Sides = append(r.Sides, Side{string("xyz"[s]), n, ring})
+			r.Sides = append(r.Sides, Side{string("xyz"[s]), n, box.wraps[s+1] && !open[s]})
 		}
 	}
 	r.Closed = placed && r.Slices == 1 && !slices.ContainsFunc(groups, func(g []int) bool {
 		return box.hops(m.devices[g[len(g)-1]], m.devices[g[0]]) > max(1, r.Links)
 	})
 	return r, nil
+}
+
+// even reports whether places on a ring of so many chips are equally far apart.
+func even(places map[int]bool, chips int) bool {
+	if len(places) == 0 || chips%len(places) != 0 {
+		return false
+	}
+	step := chips / len(places)
+	for p := range places {
+		// The next place is a step ahead, or this is the last before the ring closes.
+		if !places[p+step] && !places[p+step-chips] {
+			return false
+		}
+	}
+	return true
 }
 
 // hops counts the links between the chips of two devices of a slice.
@@ -103,4 +123,48 @@ func (t *torus) hops(a, b DeviceInfo) int {
 		n += d
 	}
 	return n
+}
+
+// String names what the axis crosses: "ICI x ring of 16", "2 devices of a chip, ICI
+// x line of 2", "data-centre network between 2 slices".
+func (r Route) String() string {
+	var parts []string
+	switch {
+	case r.Network == NoNetwork:
+		return "one device"
+	case r.Slices > 1:
+		parts = append(parts, fmt.Sprintf("data-centre network between %d slices", r.Slices))
+	case r.Network == DCN:
+		parts = append(parts, fmt.Sprintf("network between %d hosts", r.Hosts))
+	}
+	if r.Cores > 1 {
+		parts = append(parts, fmt.Sprintf("%d devices of a chip", r.Cores))
+	}
+	ici := "ICI "
+	for _, s := range r.Sides {
+		shape := "line"
+		if s.Ring {
+			shape = "ring"
+		}
+		parts = append(parts, fmt.Sprintf("%s%s %s of %d", ici, s.Name, shape, s.Chips))
+		ici = ""
+	}
+	if len(parts) == 0 {
+		return "inside a host"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Apart says how far neighbours on the axis are from each other: "1 link", "same chip"
+// or, where that is unknown or another slice, "".
+func (r Route) Apart() string {
+	switch {
+	case r.Links == 1:
+		return "1 link"
+	case r.Links > 1:
+		return fmt.Sprintf("up to %d links", r.Links)
+	case r.Cores > 1 && r.Slices == 1:
+		return "same chip"
+	}
+	return ""
 }

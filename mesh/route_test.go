@@ -46,6 +46,10 @@ func TestRoute(t *testing.T) {
 			{Network: NoNetwork, Slices: 1, Hosts: 1, Cores: 1, Closed: true},
 			{Network: ICI, Slices: 1, Hosts: 4, Cores: 1, Sides: []Side{{"x", 4, false}, {"y", 4, false}}, Links: 1},
 		}},
+		{"tpu7x:4x4x4", []Axis{{"dp_shard", 32}, {"tp", 4}}, []Route{
+			{Network: ICI, Slices: 1, Hosts: 16, Cores: 1, Sides: []Side{{"x", 2, true}, {"y", 4, true}, {"z", 4, true}}, Links: 2, Closed: true},
+			{Network: IntraHost, Slices: 1, Hosts: 1, Cores: 2, Sides: []Side{{"x", 2, false}}, Links: 1, Closed: true},
+		}},
 	} {
 		top, err := ParseTopology(c.topology)
 		require.NoError(t, err)
@@ -69,8 +73,35 @@ func TestRouteWithoutTorus(t *testing.T) {
 	r, err = m.Route("dp")
 	require.NoError(t, err)
 	require.Equal(t, Route{Axis: Axis{"dp", 2}, Network: DCN, Slices: 1, Hosts: 2, Cores: 1}, r)
+	require.Equal(t, "network between 2 hosts", r.String())
 	_, err = m.Route("cp")
 	require.ErrorContains(t, err, `no axis "cp"`)
 	_, err = newMesh(t, nil, Axis{"tp", 2}).Route("tp")
 	require.ErrorContains(t, err, "ForTopology or WithDevices")
+}
+
+// A torus of two dimensions has no z.
+func TestRouteFlat(t *testing.T) {
+	var ds []DeviceInfo
+	for i := range 32 {
+		ds = append(ds, DeviceInfo{ID: i, Process: i / 4, Coords: []int{i % 16, i / 16}})
+	}
+	r, err := layout(t, ds, Axis{"dp", 2}, Axis{"tp", 16}).Route("tp")
+	require.NoError(t, err)
+	require.Equal(t, "ICI x ring of 16", r.String())
+}
+
+func TestRouteString(t *testing.T) {
+	for want, r := range map[string]Route{
+		"one device ":                   {Slices: 1, Cores: 1},
+		"2 devices of a chip same chip": {Network: IntraHost, Slices: 1, Cores: 2},
+		"2 devices of a chip, ICI x ring of 4, y line of 2 1 link":     {Network: ICI, Slices: 1, Cores: 2, Sides: []Side{{"x", 4, true}, {"y", 2, false}}, Links: 1},
+		"ICI z line of 2 up to 2 links":                                {Network: ICI, Slices: 1, Cores: 1, Sides: []Side{{"z", 2, false}}, Links: 2},
+		"data-centre network between 2 slices ":                        {Network: DCN, Slices: 2, Cores: 1},
+		"data-centre network between 2 slices, ICI z line of 2 1 link": {Network: DCN, Slices: 2, Cores: 1, Sides: []Side{{"z", 2, false}}, Links: 1},
+		"network between 3 hosts ":                                     {Network: DCN, Slices: 1, Hosts: 3, Cores: 1},
+		"inside a host ":                                               {Network: IntraHost, Slices: 1, Hosts: 1, Cores: 1},
+	} {
+		require.Equal(t, want, r.String()+" "+r.Apart())
+	}
 }

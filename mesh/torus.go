@@ -147,19 +147,21 @@ func (t *torus) share(size int, taken []int) []int {
 	return best
 }
 
-// shareValue says how good a share is.
+// shareValue says how good a share is. What a device receives from all others on the
+// axis comes over its links, so their number bounds the time; what the axis takes
+// beyond that, the axes to its left lack.
 type shareValue struct {
-	brokenRings int     // wraparound rings that it cuts
 	links       float64 // links that a device has to its neighbours on the axis
+	brokenRings int     // wraparound rings that it cuts
 	directions  int     // directions it spans
 }
 
 func (v shareValue) better(o shareValue) bool {
-	if v.brokenRings != o.brokenRings {
-		return v.brokenRings < o.brokenRings
-	}
 	if v.links != o.links {
 		return v.links > o.links
+	}
+	if v.brokenRings != o.brokenRings {
+		return v.brokenRings < o.brokenRings
 	}
 	return v.directions < o.directions
 }

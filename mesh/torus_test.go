@@ -19,7 +19,11 @@ func TestShare(t *testing.T) {
 	}{
 		{"cores reach each other fastest", []int{2, 2, 2, 1}, open, []int{1, 1, 1, 1}, 2, []int{2, 1, 1, 1}},
 		{"a square has more links than a line", []int{1, 4, 4, 1}, open, []int{1, 1, 1, 1}, 4, []int{1, 2, 2, 1}},
-		{"rings are not cut where a whole one fits", []int{1, 8, 8, 16}, closed, []int{1, 1, 1, 1}, 16, []int{1, 1, 1, 16}},
+		{"a ring and a line have more links than a ring", []int{1, 8, 8, 16}, closed, []int{1, 1, 1, 1}, 16, []int{1, 8, 2, 1}},
+		{"a square is a ring of its own", []int{1, 16, 16, 1}, []bool{false, true, true, false}, []int{1, 1, 1, 1}, 4, []int{1, 2, 2, 1}},
+		{"rings are not cut where a whole one has as many links", []int{1, 16, 16, 1}, []bool{false, true, true, false}, []int{1, 1, 1, 1}, 16, []int{1, 16, 1, 1}},
+		{"a chip and its neighbour are closer than four chips", []int{2, 4, 4, 4}, closed, []int{1, 1, 1, 1}, 4, []int{2, 2, 1, 1}},
+		{"cores and a whole ring", []int{2, 4, 8, 8}, closed, []int{1, 1, 1, 1}, 8, []int{2, 4, 1, 1}},
 		{"two whole rings are better than one", []int{1, 4, 4, 16}, closed, []int{1, 1, 1, 1}, 16, []int{1, 4, 4, 1}},
 		{"one ring is cut rather than two", []int{1, 4, 4, 4}, closed, []int{1, 1, 1, 1}, 8, []int{1, 4, 2, 1}},
 		{"links are not shared with those between", []int{1, 4, 4, 1}, open, []int{1, 2, 1, 1}, 2, []int{1, 1, 2, 1}},

@@ -12,8 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"titan/configs"
-	"titan/dtype"
-	"titan/mesh"
 )
 
 func newConfigCheck() *cobra.Command {
@@ -54,11 +52,7 @@ func checked(r *configs.Recipe, origins *configs.Origins) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	axes, err := r.MeshAxes()
-	if err != nil {
-		return "", err
-	}
-	m, err := mesh.New(axes, nil)
+	m, err := r.Machine()
 	if err != nil {
 		return "", err
 	}
@@ -78,7 +72,7 @@ func checked(r *configs.Recipe, origins *configs.Origins) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	moment, err := dtype.Parse(r.Optimizer.StateDType)
+	memory, err := r.Memory(m)
 	if err != nil {
 		return "", err
 	}
@@ -95,6 +89,13 @@ func checked(r *configs.Recipe, origins *configs.Origins) (string, error) {
 		on += " " + r.Mesh.Topology
 	}
 	line("mesh", "%v, %s", m, on)
+	axes, err := networks(r, m)
+	if err != nil {
+		return "", err
+	}
+	for _, a := range axes {
+		line("axis", "%s", a)
+	}
 	passes := "one pass"
 	if micro > 1 {
 		passes = fmt.Sprintf("%d passes", micro)
@@ -103,13 +104,24 @@ func checked(r *configs.Recipe, origins *configs.Origins) (string, error) {
 		passes, thousands(int64(r.Training.LocalBatchSize)), thousands(tokens))
 	line("run", "%s steps, %s tokens", thousands(int64(r.Training.Steps)), thousands(tokens*int64(r.Training.Steps)))
 
-	params := plan.Bytes(4)
-	state := 2 * plan.Bytes(moment.Size())
-	line("memory", "a device: parameters %s, gradients %s, optimizer state %s; %s in all, and activations",
-		binarySize(params), binarySize(params), binarySize(state), binarySize(2*params+state))
+	if n := r.Parallelism.Pipeline; n > 1 {
+		line("pipeline", "%d stages of %d layers, %s: a stage waits for %.1f%% of a step", n, model.Layers/n, passes, 100*r.Bubble(micro))
+	}
+	gathered, of := "", ""
+	if memory.Kept > 0 {
+		gathered = fmt.Sprintf(", gathered parameters %s", binarySize(memory.Kept))
+	}
+	if memory.Device > 0 {
+		of = " of " + binarySize(memory.Device)
+	}
+	line("memory", "a device: parameters %s, gradients %s, optimizer state %s%s; %s%s in all, and activations",
+		binarySize(memory.Parameters), binarySize(memory.Gradients), binarySize(memory.State), gathered,
+		binarySize(memory.Parameters+memory.Gradients+memory.State+memory.Kept), of)
 	why := map[string][]string{} // parameters by the reason why they are not sharded
 	for _, w := range plan.Whole() {
-		why[w.Reason] = append(why[w.Reason], w.Name)
+		if !strings.Contains(w.Reason, " divides ") { // these are notes, with their sizes
+			why[w.Reason] = append(why[w.Reason], w.Name)
+		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(why)) {
 		line("unsharded", "%s: %s", reason, strings.Join(why[reason], ", "))

@@ -42,10 +42,12 @@ func TestConfigCheck(t *testing.T) {
 	require.Equal(t, `recipe    builtin:qwen3_moe_debug.toml ← builtin:_debug.toml
 model     qwen3_moe debugmodel: 8,137,216 parameters, 3,418,624 of them for each token
 mesh      dp_replicate=2 × dp_shard=4 (8 devices), cpu
+axis      dp_replicate=2  virtual devices of this process  gradients, added up
+axis      dp_shard=4      virtual devices of this process  parameters gathered, gradients scattered, layer by layer
 batch     32 sequences of 256 tokens in 4 passes, 1 a device: 8,192 tokens a step
 run       10 steps, 81,920 tokens
 memory    a device: parameters 7.77 MiB, gradients 7.77 MiB, optimizer state 7.77 MiB; 23.30 MiB in all, and activations
-unsharded a vector, kept whole: layers.attn_norm, layers.q_norm, layers.k_norm, layers.ffn_norm, norm
+unsharded vectors, kept whole: layers.attn_norm, layers.q_norm, layers.k_norm, layers.ffn_norm, norm
 note      lr_scheduler.warmup_steps is 20, but the schedule has 10 steps: warm-up is cut to 10
 note      checkpoint.interval is 100, but training has 10 steps: there is only the checkpoint after the last step
 note      data: there is no outputs/gosrc/tokens.idx here
@@ -53,6 +55,52 @@ note      validation.dataset_path: there is no outputs/gosrc/tokens_validation.i
 note      model.hf_assets_path: there is no outputs/gosrc/tokenizer here
 `, stdout[:strings.LastIndex(stdout, "ok ")])
 	require.Regexp(t, `ok        recipe [0-9a-f]{12}\n$`, stdout)
+}
+
+// Which network each axis crosses, and what a pipeline wastes.
+func TestConfigCheckNetworks(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range []struct {
+		config string
+		set    []string
+		want   string
+	}{
+		{"llama3_70b", []string{
+			"mesh.topology=tpu7x:4x4x4*4", "parallelism.pipeline_parallel_degree=2", "parallelism.data_parallel_replicate_degree=2",
+			"parallelism.tensor_parallel_degree=4", "parallelism.context_parallel_degree=2", "training.local_batch_size=1", "training.global_batch_size=256",
+		}, `mesh      pp=2 × dp_replicate=2 × dp_shard=16 × cp=2 × tp=4 (512 devices), tpu tpu7x:4x4x4*4
+axis      pp=2            data-centre network between 2 slices                activations from stage to stage
+axis      dp_replicate=2  data-centre network between 2 slices                gradients, added up
+axis      dp_shard=16     ICI y ring of 4, z ring of 4, 1 link apart          parameters gathered, gradients scattered, layer by layer
+axis      cp=2            ICI x ring of 2, up to 2 links apart                keys and values, in a ring, in every layer; parameters as dp_shard
+axis      tp=4            2 devices of a chip, ICI x line of 2, 1 link apart  activations gathered and scattered, twice in every layer
+batch     256 sequences of 8,192 tokens in 8 passes, 1 a device: 2,097,152 tokens a step
+pipeline  2 stages of 40 layers, 8 passes: a stage waits for 11.1% of a step
+`},
+		{"llama3_8b", []string{"mesh.platform=cuda", "mesh.topology=", "mesh.devices=16", "parallelism.tensor_parallel_degree=2"}, `axis      dp_shard=8  network: known on the machine  parameters gathered, gradients scattered, layer by layer
+axis      tp=2        network: known on the machine  activations gathered and scattered, twice in every layer
+`},
+	} {
+		args := []string{"config", "check", "--config", c.config}
+		for _, s := range c.set {
+			args = append(args, "--set", s)
+		}
+		code, stdout, stderr := titan(t, args...)
+		require.Equal(t, 0, code, stderr)
+		for line := range strings.Lines(c.want) {
+			require.Contains(t, stdout, line)
+		}
+	}
+	code, stdout, stderr := titan(t, "config", "check", "--config", "qwen3_debug", "--set", "mesh.devices=1")
+	require.Equal(t, 0, code, stderr)
+	require.NotContains(t, stdout, "\naxis")
+
+	// What is not sharded is said once: vectors as a rule, matrices with their size.
+	code, stdout, stderr = titan(t, "config", "check", "--config", "llama3_debug", "--set", "model.override.dim=250", "--set", "model.override.hidden_dim=250", "--set", "model.override.n_heads=1", "--set", "model.override.n_kv_heads=1", "--set", "model.override.head_dim=14")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "\nunsharded vectors, kept whole: layers.attn_norm")
+	require.Regexp(t, `\nnote      not sharded, [0-9.]+ MiB on every device: layers.wq, .*, of which no dimension divides by the 8 devices of dp_shard\n`, stdout)
+	require.Equal(t, 1, strings.Count(stdout, "layers.wq"))
 }
 
 func TestConfigMistakes(t *testing.T) {
