@@ -1,7 +1,10 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"slices"
 
 	"titan/internal/recipekey"
 	"titan/mesh"
@@ -95,8 +98,8 @@ func (r *Recipe) memory() (Memory, bool) {
 	return out, err == nil
 }
 
-// roomier returns the smallest topology of the same chips on which the recipe is
-// possible, with all else as it is.
+// roomier returns the topology of the same chips and slices, nearest in size, on
+// which the recipe is possible with all else as it is.
 func (r *Recipe) roomier() (mesh.Topology, bool) {
 	t, err := mesh.ParseTopology(r.Mesh.Topology)
 	if err != nil {
@@ -106,12 +109,16 @@ func (r *Recipe) roomier() (mesh.Topology, bool) {
 	if err != nil {
 		return t, false
 	}
-	for _, shape := range chip.Shapes() {
+	now := float64(t.ChipsPerSlice())
+	shapes := chip.Shapes()
+	far := func(shape []int) float64 { return math.Abs(math.Log(float64(elements(shape)) / now)) }
+	slices.SortStableFunc(shapes, func(a, b []int) int { return cmp.Compare(far(a), far(b)) })
+	for _, shape := range shapes {
 		try := *r
 		t.Shape = shape
 		try.Mesh.Topology = t.String()
 		axes, err := try.MeshAxes()
-		if err != nil || t.CheckAxes(axes, parallel.AcrossSlices()...) != nil {
+		if err != nil || t.Devices() > maxDevices || t.CheckAxes(axes, parallel.AcrossSlices()...) != nil {
 			continue
 		}
 		if _, err := try.MicroSteps(); err != nil {

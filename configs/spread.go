@@ -126,18 +126,22 @@ func (s *spread) onDevices() []violation {
 // count checks that the degrees multiply to the number of devices, and returns
 // what data_parallel_shard_degree comes to.
 func (r *rules) count() (shard int, ok bool) {
-	others := 1
+	others, counted := 1, true
 	for _, d := range r.Degrees() {
 		// Compared by division: products may be more than an int holds.
-		if d.N > math.MaxInt32/others {
+		switch left := r.devices / others; {
+		case d.N > math.MaxInt32/others:
 			r.but(d.Key, "; with %d of other degrees that is more than %d devices", others, math.MaxInt32)
-			return 0, false
-		}
-		if left := r.devices / others; r.devices > 0 && left%d.N != 0 {
+			counted = false
+		case r.devices > 0 && left%d.N != 0:
 			r.divide(d.Key, left, "%s", parallel.Left(left, r.devices))
-			return 0, false
+			counted = false // and others are checked without it
+		default:
+			others *= d.N
 		}
-		others *= d.N
+	}
+	if !counted {
+		return 0, false
 	}
 	shard = r.Shard
 	switch left := r.devices / others; {

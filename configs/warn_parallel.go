@@ -117,7 +117,7 @@ func wholeMatrices(m *mesh.Mesh, plan *parallel.Plan) []string {
 	}
 	var out []string
 	for _, why := range order {
-		out = append(out, fmt.Sprintf("not sharded, %s on every device: %s, of which no dimension divides %s", binarySize(sizes[why]), listed(names[why]), why))
+		out = append(out, fmt.Sprintf("not sharded, %s on every device: %s, of which no dimension divides %s; with more copies (data_parallel_replicate_degree) fewer devices share one", binarySize(sizes[why]), listed(names[why]), why))
 	}
 	return out
 }

@@ -174,3 +174,19 @@ func TestCheckAxes(t *testing.T) {
 	require.Error(t, top.CheckAxes(nil))
 	require.Error(t, Topology{}.CheckAxes([]Axis{{"tp", 2}}))
 }
+
+// Every shape is one that can be had, the largest is the largest, and they come by
+// size.
+func TestShapes(t *testing.T) {
+	for _, c := range Chips() {
+		shapes := c.Shapes()
+		for i, s := range shapes {
+			require.NoError(t, Topology{Kind: c.Kind, Shape: s, Slices: 1}.Validate())
+			if i > 0 {
+				require.GreaterOrEqual(t, product(s), product(shapes[i-1]))
+				require.NotEqual(t, s, shapes[i-1])
+			}
+		}
+		require.Equal(t, c.MaxChips, product(shapes[len(shapes)-1]), c.Kind)
+	}
+}

@@ -99,8 +99,35 @@ axis      tp=2        network: known on the machine  activations gathered and sc
 	code, stdout, stderr = titan(t, "config", "check", "--config", "llama3_debug", "--set", "model.override.dim=250", "--set", "model.override.hidden_dim=250", "--set", "model.override.n_heads=1", "--set", "model.override.n_kv_heads=1", "--set", "model.override.head_dim=14")
 	require.Equal(t, 0, code, stderr)
 	require.Contains(t, stdout, "\nunsharded vectors, kept whole: layers.attn_norm")
-	require.Regexp(t, `\nnote      not sharded, [0-9.]+ MiB on every device: layers.wq, .*, of which no dimension divides by the 8 devices of dp_shard\n`, stdout)
+	require.Regexp(t, `\nnote      not sharded, [0-9.]+ MiB on every device: layers.wq, .*, of which no dimension divides by the 8 devices of dp_shard; with more copies `, stdout)
 	require.Equal(t, 1, strings.Count(stdout, "layers.wq"))
+}
+
+// The output in the documentation is what the command prints.
+func TestConfigCheckDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../docs/recipes.md")
+	require.NoError(t, err)
+	found := regexp.MustCompile("(?s)```\n\\$ titan (config check [^\n]*)\n(.*?)\n```").FindSubmatch(page)
+	require.NotNil(t, found)
+	t.Chdir(t.TempDir())
+	code, stdout, stderr := titan(t, strings.Fields(string(found[1]))...)
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, string(found[2]), stdout[:strings.LastIndex(stdout, "\nok ")])
+
+	mistakes := regexp.MustCompile("(?s)```\n(my.toml:4: parallelism.*?)\n```").FindSubmatch(page)
+	require.NotNil(t, mistakes)
+	require.NoError(t, os.WriteFile("my.toml", []byte(`extends = "qwen3_30b_a3b"
+mesh.topology = "v6e:8x8*2"
+[parallelism]
+data_parallel_replicate_degree = 1
+tensor_parallel_degree = 6
+expert_parallel_degree = 12
+context_parallel_degree = 3
+pipeline_parallel_degree = 5
+`), 0o644))
+	code, _, stderr = titan(t, "config", "check", "--config", "my.toml")
+	require.Equal(t, 1, code)
+	require.Equal(t, "titan: the recipe has 5 mistakes:\n  "+strings.ReplaceAll(string(mistakes[1]), "\n", "\n  ")+"\n", stderr)
 }
 
 func TestConfigMistakes(t *testing.T) {
