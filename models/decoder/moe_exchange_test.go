@@ -181,3 +181,15 @@ func TestExchange(t *testing.T) {
 		}
 	}
 }
+
+// With balance by force every expert gets the same number of tokens, whatever the
+// router says, and on every mesh.
+func TestForcedBalance(t *testing.T) {
+	p := newExpertProblem(MoE{Experts: 8, TopK: 2, HiddenDim: 16, NormTopK: true}, 8, 12, 16, []float32{0, 0, 0, 30, 0, 0, 0, 0})
+	p.options.ForceLoadBalance = true
+	want := p.run(t)
+	for _, n := range want["chosen"] {
+		require.EqualValues(t, 8*12*2/8, n)
+	}
+	want.requireEqual(t, p.run(t, axis(parallel.AxisExpert, 8)), 1e-5)
+}
