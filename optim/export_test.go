@@ -42,3 +42,14 @@ func Plan(o *Optimizer, m *mesh.Mesh, specs []sharding.Spec) ([]Job, error) {
 	}
 	return out, err
 }
+
+// Matrices returns the number, rows and columns of a parameter's matrices.
+func Matrices(o *Optimizer, name string) [3]int {
+	for _, p := range o.params {
+		if p.Name == name {
+			m, _ := p.matrices()
+			return [3]int{m.count, m.in, m.out}
+		}
+	}
+	return [3]int{}
+}

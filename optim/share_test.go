@@ -98,7 +98,6 @@ var meshes = map[string]struct {
 		{Params: []string{"layers.experts.w_down"}, Moves: [][]string{{"t"}}, Share: []string{"r"}, Split: []string{"s"}, Slots: 1},
 	}},
 	"split over shard 8": {1, axes("s", 8), map[string]any{"embed": "s"}, ptr(0), []optim.Job{
-		{Params: []string{"layers.wq", "layers.wo"}, Moves: [][]string{{"s"}}, Slots: 1},
 		{Params: []string{"layers.wk"}, Split: []string{"s"}, Slots: 1},
 		{Params: []string{"layers.experts.w_down"}, Split: []string{"s"}, Slots: 4},
 	}},
