@@ -84,21 +84,30 @@ func (c *checking) lengths() {
 // sequenceUnit returns what the length of a sequence must be a multiple of, and
 // why.
 func (r *Recipe) sequenceUnit() (int, string) {
-	cp, tp := r.Parallelism.Context, r.Parallelism.Tensor
-	switch {
-	case cp == 1 && tp == 1:
-		return 1, ""
-	case cp == 1:
-		return tp, fmt.Sprintf("tensor_parallel_degree %d shares out its tokens between blocks", tp)
-	case tp == 1:
-		return 2 * cp, fmt.Sprintf("context_parallel_degree %d shares it out in twice as many chunks", cp)
+	cp, tp, pp := r.Parallelism.Context, r.Parallelism.Tensor, r.Parallelism.Pipeline
+	n := cp * tp * pp
+	var why []string
+	if cp > 1 {
+		why = append(why, fmt.Sprintf("context_parallel_degree %d shares it out in twice as many chunks", cp))
+		if tp*pp%2 == 1 { // two equal chunks for each device
+			n *= 2
+		}
 	}
-	// A device of cp has two equal chunks, which tp shares out together.
-	n := cp * tp
-	if tp%2 == 1 {
-		n *= 2
+	if tp > 1 {
+		why = append(why, fmt.Sprintf("tensor_parallel_degree %d shares out %s between blocks", tp, ifFirst(why, "its tokens", "what a device has of them")))
 	}
-	return n, fmt.Sprintf("context_parallel_degree %d shares it out in twice as many chunks, and tensor_parallel_degree %d what a device has of them", cp, tp)
+	if pp > 1 {
+		why = append(why, fmt.Sprintf("the %d stages of the pipeline share out %s where the loss is computed", pp, ifFirst(why, "its tokens", "what is left")))
+	}
+	return n, strings.Join(why, ", and ")
+}
+
+// ifFirst is first where there is nothing yet.
+func ifFirst(so []string, first, later string) string {
+	if len(so) == 0 {
+		return first
+	}
+	return later
 }
 
 // nearestIs is how a message names a value that works.

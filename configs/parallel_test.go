@@ -162,7 +162,7 @@ func TestParallelWarnings(t *testing.T) {
 		"narrow":     {"qwen3_moe 30B-A3B", "tensor_parallel_degree is 8 and leaves 96 of moe_hidden_dim 768 to a device", tpu("v6e:8x8", keyTensor+"=8")},
 		"hosts":      {"llama3 8B", "tensor_parallel_degree is 16: machines have 8 GPUs as a rule", []string{"mesh.platform=cuda", "mesh.devices=16", keyTensor + "=16"}},
 		"short":      {"llama3 debugmodel", "context_parallel_degree is 4, which cuts sequences of 512 tokens into chunks of 64", []string{"mesh.devices=4", keyContext + "=4", "training.seq_len=512"}},
-		"bubble":     {"llama3 debugmodel", "pipeline_parallel_degree is 3: with 3 passes a stage waits for 40% of a step; with training.global_batch_size = 64 it were 20%", []string{"mesh.devices=3", keyPipeline + "=3", "training.global_batch_size=24"}},
+		"bubble":     {"llama3 debugmodel", "pipeline_parallel_degree is 3: with 3 passes a stage waits for 40% of a step; with training.global_batch_size = 64 it were 20%", []string{"mesh.devices=3", keyPipeline + "=3", "training.global_batch_size=24", "training.seq_len=1536"}},
 		"whole":      {"llama3 debugmodel", "not sharded, 12.38 KiB on every device: layers.wq, layers.wk, layers.wv, layers.wo, layers.w_gate, layers.w_up and layers.w_down, of which no dimension divides by the 8 devices of dp_shard", []string{"mesh.devices=8", "model.override={n_heads=1,n_kv_heads=1,head_dim=2,dim=12,hidden_dim=12}"}},
 		"full":       {"llama3 70B", "take 16.4", tpu("v5e:8x8", "training.local_batch_size=1")},
 		"kept":       {"llama3 70B", `fsdp_reshard_after_forward is "never", which keeps `, tpu("v5p:4x4x4", "parallelism.fsdp_reshard_after_forward=never")},

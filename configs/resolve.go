@@ -101,10 +101,9 @@ func (r *Recipe) MicroStepsOn(dp int) (int, error) {
 }
 
 // Bubble returns the share of a step in which a stage of the pipeline waits, with
-// so many passes: (pp-1)/(passes+pp-1).
+// so many passes.
 func (r *Recipe) Bubble(passes int) float64 {
-	stages := max(1, r.Parallelism.Pipeline)
-	return float64(stages-1) / float64(passes+stages-1)
+	return parallel.Bubble(r.Parallelism.Pipeline, passes)
 }
 
 func passesOf(n int) string {

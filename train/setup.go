@@ -113,9 +113,6 @@ func describe(o StepOptions, plan *parallel.Plan) []string {
 			lines = append(lines, fmt.Sprintf("not sharded (%s): %s", n, strings.Join(reason[n], ", ")))
 		}
 	}
-	if n := plan.Tensor().Devices(); o.Model.KVHeads < n {
-		lines = append(lines, fmt.Sprintf("%d key/value heads on %d devices of tp: each is computed by %d of them", o.Model.KVHeads, n, n/o.Model.KVHeads))
-	}
 	passes := ""
 	if o.Passes > 1 {
 		passes = fmt.Sprintf(", in %d passes", o.Passes)
