@@ -202,7 +202,7 @@ func (r *Recipe) NewOptimizer() (*optim.Optimizer, error) {
 	}
 	var params []optim.Param
 	for _, p := range c.Params() {
-		params = append(params, optim.Param{Name: p.Name, Shape: p.Shape})
+		params = append(params, optim.Param{Name: p.Name, Shape: p.Shape, Axes: p.Axes})
 	}
 	return optim.New(r.Optimizer, r.LRScheduler, r.Training.Steps, r.Training.MaxNorm, params)
 }

@@ -126,7 +126,7 @@ func goldenOptimizer(t testing.TB, c decoder.Config) *optim.Optimizer {
 	s.DecayRatio = &zero
 	var ps []optim.Param
 	for _, p := range c.Params() {
-		ps = append(ps, optim.Param{Name: p.Name, Shape: p.Shape})
+		ps = append(ps, optim.Param{Name: p.Name, Shape: p.Shape, Axes: p.Axes})
 	}
 	opt, err := optim.New(o, s, 10, 1, ps)
 	require.NoError(t, err)

@@ -145,18 +145,14 @@ func (t *trainer) report(p *Pending) error {
 	return nil
 }
 
-// rates are the learning rates of a step by the group's pattern.
+// rates are the learning rates of a step by the group's name.
 func (t *trainer) rates(step int64) map[string]float64 {
 	out := map[string]float64{}
 	rates := t.options.Optimizer.Rates(int(step))
 	groups := t.options.Optimizer.Groups()
 	rates = rates[len(rates)-len(groups):] // the first is missing if no parameter is left for it
 	for i, g := range groups {
-		name := g.Pattern
-		if name == "" {
-			name = t.recipe.Optimizer.Name
-		}
-		out[name] = float64(rates[i])
+		out[g.Name] = float64(rates[i])
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"titan/internal/xlatest"
+	"titan/optim"
 	"titan/pjrt"
 )
 
@@ -58,6 +59,7 @@ func TestCurves(t *testing.T) {
 		{mesh: "dp_replicate=2 dp_shard=2 tp=2", packed: true},
 		{mesh: "pp=2 cp=2 tp=2", packed: true},
 		{mesh: "dp_shard=2 ep=2 tp=2", moe: true},
+		{mesh: "pp=2 dp_shard=2 ep=2", moe: true, packed: true, change: withMuon(t)},
 	}
 	if long {
 		cases = nil
@@ -73,7 +75,7 @@ func TestCurves(t *testing.T) {
 	alone := map[string]curve{}
 	for _, c := range cases {
 		t.Run(c.String(), func(t *testing.T) {
-			key := fmt.Sprint(c.moe, c.packed)
+			key := fmt.Sprint(c.moe, c.packed, c.change != nil)
 			if alone[key].losses == nil {
 				one := c
 				one.mesh, one.passes = "dp_shard=1", 1
@@ -92,5 +94,22 @@ func TestCurves(t *testing.T) {
 			}
 			t.Logf("losses of step 1 and 20: %.6f and %.6f on one device, %.6f and %.6f", want.losses[0], want.losses[19], losses[0], losses[19])
 		})
+	}
+}
+
+// withMuon trains with Muon, in f32 throughout.
+func withMuon(t *testing.T) func(o *StepOptions) {
+	return func(o *StepOptions) {
+		c := optim.Defaults()
+		c.Name, c.LR, c.MuonNSDType = "Muon", 3e-3, "float32"
+		var ps []optim.Param
+		for _, p := range o.Model.Params() {
+			ps = append(ps, optim.Param{Name: p.Name, Shape: p.Shape, Axes: p.Axes})
+		}
+		s := optim.DefaultSchedule()
+		s.WarmupSteps = 0
+		opt, err := optim.New(c, s, 20, 1, ps)
+		require.NoError(t, err)
+		o.Optimizer = opt
 	}
 }
