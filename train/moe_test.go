@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"titan/models/decoder"
+	"titan/pjrt"
 )
 
 // experts are overrides of the tiny recipe: 4 experts, which 2 of 4 devices share
@@ -61,6 +64,15 @@ func TestRouterBiasIsState(t *testing.T) {
 	sameState(t, saved(t, r, 6), saved(t, half, 6), "after resuming")
 }
 
+// nans are f32 that are no numbers.
+func nans(n int) []byte {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(math.NaN())
+	}
+	return pjrt.AsBytes(x)
+}
+
 // With a capacity, what does not fit is dropped and counted.
 func TestDroppedTokens(t *testing.T) {
 	quickly(t)
@@ -91,4 +103,55 @@ func TestNewRouterBias(t *testing.T) {
 	copyDir(t, r.Job.DumpFolder+"/checkpoint/step-00000002", lost.Job.DumpFolder+"/checkpoint/step-00000002")
 	err, _ := fails(t, lost)
 	require.ErrorContains(t, err, "moe.load_balance")
+}
+
+// On every mesh, stages among them, the bias of every layer goes by the tokens of all
+// devices and passes. Where an update is skipped, so is the bias's.
+func TestRouterBiasOnMeshes(t *testing.T) {
+	quickly(t)
+	const rate = 1.0 / 1024
+	bias := func(mesh degrees, steps int, broken bool) []float32 {
+		c := parityCase{mesh: mesh, moe: true, passes: 2, change: func(o *StepOptions) {
+			moe := *o.Model.MoE
+			moe.AuxLossCoef, moe.BiasRate = 0, rate
+			o.Model.MoE = &moe
+		}}
+		o := c.options(t)
+		step, err := BuildStep(o)
+		require.NoError(t, err)
+		machine := &Machine{Client: clientFor(t, o.Mesh.Size()), Mesh: o.Mesh}
+		exe, err := machine.Compile(step.Module)
+		require.NoError(t, err)
+		defer exe.Close()
+		s, err := machine.Init(1, o.Model, step.Vars)
+		require.NoError(t, err)
+		defer s.Close()
+		for k := range steps {
+			batch := c.batch(uint64(k))
+			var arrays [][]byte
+			for _, v := range step.Batch {
+				arrays = append(arrays, batch[v.Name])
+			}
+			rates := o.Optimizer.Rates(k)
+			if broken {
+				require.NoError(t, s.put(exe.Devices, machine.Client, s.index("norm"), []int{0}, nans(o.Model.Dim)))
+			}
+			_, err := (&Running{exe: exe, step: step, state: s}).Step(rates, arrays)
+			require.NoError(t, err)
+		}
+		raw, err := s.Whole(s.index(decoder.RouterBias))
+		require.NoError(t, err)
+		return floats(raw)
+	}
+	want := bias("dp_shard=1", 3, false)
+	require.Len(t, want, 4*8)
+	moved := 0
+	for _, x := range want {
+		if x != 0 {
+			moved++
+		}
+	}
+	require.Greater(t, moved, 16)
+	require.Equal(t, want, bias("pp=2 dp_shard=2 ep=2", 3, false))
+	require.Equal(t, make([]float32, 4*8), bias("dp_shard=1", 1, true))
 }
