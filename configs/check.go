@@ -37,6 +37,7 @@ func (c *checking) all() {
 	c.model()
 	c.quantize()
 	c.experts()
+	c.remat()
 	c.optimizer()
 	c.memory()
 }

@@ -169,7 +169,6 @@ var torchTitan = map[string]string{
 	"parallelism.expert_parallel_comm_backend":              gone,
 	"activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns": gone,
 	"activation_checkpoint.early_stop":                                   gone,
-	"activation_checkpoint.memory_budget":                                "is not supported yet; leave it out",
 	"checkpoint.enable_checkpoint":                                       "is called enable",
 	"checkpoint.model_weights_only":                                      "is called last_save_model_only",
 	"checkpoint.create_seed_checkpoint":                                  "is not needed: initial values do not depend on the mesh; leave it out",

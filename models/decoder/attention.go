@@ -44,6 +44,7 @@ func attention(q, k, v, segments *graph.Value, o AttentionOptions) *graph.Value 
 		return graph.CustomVJP(args,
 			func(args []*graph.Value) (outs, residuals []*graph.Value) {
 				out, lse := block.forward(ownPiece(args), args[2].DType())
+				out, lse = graph.Name(out, NameAttnOut), graph.Name(lse, NameAttnOut)
 				return []*graph.Value{out}, append(append([]*graph.Value(nil), args...), out, lse)
 			},
 			func(residuals, cts []*graph.Value) []*graph.Value {

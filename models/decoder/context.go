@@ -105,7 +105,7 @@ func contextAttention(q, k, v, segments *graph.Value, g Group, o AttentionOption
 	out := graph.CustomVJP(args,
 		func(args []*graph.Value) (outs, residuals []*graph.Value) {
 			out, lse := d.forward(ownPart(args))
-			out = graph.Convert(out, args[2].DType())
+			out, lse = graph.Name(graph.Convert(out, args[2].DType()), NameAttnOut), graph.Name(lse, NameAttnOut)
 			return []*graph.Value{out}, append(append([]*graph.Value(nil), args...), out, lse)
 		},
 		func(residuals, cts []*graph.Value) []*graph.Value {

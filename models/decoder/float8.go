@@ -17,7 +17,7 @@ func (m *Model) project(spec string, x *graph.Value, w weights, names ...string)
 			eight = append(eight, i)
 			continue
 		}
-		out[i] = graph.Einsum(spec, x, m.Placement.Weight(w[name], name))
+		out[i] = graph.Einsum(spec, x, m.matrix(w, name))
 	}
 	if eight == nil {
 		return out
@@ -25,7 +25,7 @@ func (m *Model) project(spec string, x *graph.Value, w weights, names ...string)
 	p := m.newProducts(spec, len(eight))
 	args := []*graph.Value{x}
 	for _, i := range eight {
-		args = append(args, m.Placement.Weight(w[names[i]], names[i]))
+		args = append(args, m.matrix(w, names[i]))
 	}
 	if p.gather {
 		// The matrices above have their gradients, and are not computed.
@@ -38,6 +38,11 @@ func (m *Model) project(spec string, x *graph.Value, w weights, names ...string)
 		out[eight[k]] = y
 	}
 	return out
+}
+
+// matrix is a matrix of a layer, ready for use.
+func (m *Model) matrix(w weights, name string) *graph.Value {
+	return graph.Name(m.Placement.Weight(w[name], name), NameWeights)
 }
 
 // products are those of x with n matrices, and their derivatives, with operands in

@@ -218,15 +218,15 @@ type layerParts struct {
 func (m *Model) layer(x *graph.Value, sparse bool, w weights, parts layerParts) (*graph.Value, balance) {
 	c, p := &m.Config, m.Placement
 	use := func(name string) *graph.Value { return p.Weight(w[name], name) }
+	x = graph.Name(x, NameLayerIn)
 	h := p.Enter(rmsNorm(x, use("layers.attn_norm"), c.NormEps))
 	qkv := m.project("bsd,dhk->bshk", h, w, "layers.wq", "layers.wk", "layers.wv")
-	q, k, v := qkv[0], qkv[1], qkv[2]
+	q, k, v := graph.Name(qkv[0], NameQ), graph.Name(qkv[1], NameK), graph.Name(qkv[2], NameV)
 	if c.QKNorm {
 		q = rmsNorm(q, use("layers.q_norm"), c.NormEps)
 		k = rmsNorm(k, use("layers.k_norm"), c.NormEps)
 	}
-	q, k, v = graph.Name(parts.turn.apply(q), NameQ), graph.Name(parts.turn.apply(k), NameK), graph.Name(v, NameV)
-	o := graph.Name(parts.attend(q, k, v), NameAttnOut)
+	o := parts.attend(parts.turn.apply(q), parts.turn.apply(k), v)
 	x = graph.Name(graph.Add(x, p.Leave(m.project("bshk,hkd->bsd", o, w, "layers.wo")[0])), NameResid)
 	h = rmsNorm(x, use("layers.ffn_norm"), c.NormEps)
 	var y *graph.Value

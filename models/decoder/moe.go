@@ -23,7 +23,7 @@ type routing struct {
 func (m *MoE) route(x, router, bias *graph.Value, balance bool) routing {
 	b := x.Builder()
 	N, E := x.Dim(0), m.Experts
-	logits := graph.Einsum("nd,de->ne", x, router, graph.As(dtype.F32))
+	logits := graph.Name(graph.Einsum("nd,de->ne", x, router, graph.As(dtype.F32)), NameRouter)
 	probs := graph.Softmax(logits, -1)
 	r := routing{probs: probs, lse: graph.LogSumExp(logits, -1)}
 	classes := b.Iota(graph.T(dtype.S32, N, E), 1)
@@ -74,7 +74,7 @@ type balance struct {
 func (m *Model) experts(x *graph.Value, w weights) (*graph.Value, balance) {
 	c, p := m.Config.MoE, m.Placement
 	B, S, D := x.Dim(0), x.Dim(1), x.Dim(2)
-	router := p.Weight(w["layers.router"], "layers.router")
+	router := m.matrix(w, "layers.router")
 	to := c.route(graph.Reshape(x, B*S, D), router, w[RouterBias], m.Options.ForceLoadBalance)
 	// rows brings what [B·S, n] holds of this device's tokens to all that share the
 	// experts' width.

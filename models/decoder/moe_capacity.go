@@ -40,15 +40,15 @@ func (g boundedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Valu
 	}
 
 	group := g.place.Experts()
-	rows := group.Exchange(graph.Reshape(s.spread(x), E, room, D), 0, 1) // [experts here, devices·room, D]
+	rows := graph.Name(group.Exchange(graph.Reshape(s.spread(x), E, room, D), 0, 1), NameExpertIn) // [experts here, devices·room, D]
 	var w ffn
 	for i, n := range expertNames {
-		w[i] = g.place.Weight(stored[i], n)
+		w[i] = graph.Name(g.place.Weight(stored[i], n), NameWeights)
 	}
 	gate := graph.Name(graph.Einsum("ecd,edf->ecf", rows, w[0]), NameGate)
 	up := graph.Name(graph.Einsum("ecd,edf->ecf", rows, w[1]), NameUp)
 	rows = graph.Einsum("ecf,efd->ecd", graph.Mul(graph.Silu(gate), up), w[2])
-	y = s.collect(graph.Reshape(group.Exchange(rows, 1, 0), E*room, D), weights)
+	y = s.collect(graph.Name(graph.Reshape(group.Exchange(rows, 1, 0), E*room, D), NameExpertOut), weights)
 
 	over := graph.Sum(graph.Convert(graph.Max(graph.Sub(counts, one(room)), one(0)), dtype.F32))
 	return y, graph.MulScalar(over, 1/float64(g.place.Tensor().Devices())) // these hold the same rows

@@ -212,6 +212,9 @@ func (g exchangedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Va
 		none := make([]*graph.Value, trafficArrays)
 		return append(append([]*graph.Value{graph.Convert(sums[0], d), sums[1]}, none...), g.scatter(ffn(sums[2:]))...)
 	}
-	args := append([]*graph.Value{x, weights}, g.plan(graph.Reshape(experts, N*k), room).list()...)
+	args := []*graph.Value{x, weights}
+	for _, v := range g.plan(graph.Reshape(experts, N*k), room).list() {
+		args = append(args, graph.Name(v, NameRouter))
+	}
 	return graph.CustomVJP(append(args, stored...), forward, backward)[0], nil
 }

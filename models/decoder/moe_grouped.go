@@ -61,29 +61,29 @@ func (g groupedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Valu
 		})
 		picked := graph.Reshape(graph.Take(res[0], slot, 0), N, k, D)
 		out := graph.Convert(graph.Sum(graph.Mul(f32(picked), graph.ExpandDims(weights, -1)), 1), d)
-		return []*graph.Value{out}, append(append(residuals, a...), res...)
+		return []*graph.Value{out}, append(append(residuals, a...), graph.Name(res[1], NameGate), graph.Name(res[2], NameUp))
 	}
-	backward := func(res, cts []*graph.Value) []*graph.Value {
+	backward := func(res, grads []*graph.Value) []*graph.Value {
 		x, weights, slot, pair, filled := res[0], res[1], res[2], res[3], res[4]
 		blocks, w := expertBlocks{size, res[5], res[6]}, g.gather(res[7:10])
-		y, gates, ups := res[10], res[11], res[12]
+		gates, ups := res[10], res[11]
 		d := x.DType()
-		ct := graph.Convert(cts[0], d)
-		picked := graph.Reshape(graph.Take(y, slot, 0), N, k, D)
-		dw := graph.Sum(graph.Mul(f32(picked), graph.ExpandDims(f32(ct), 1)), -1)
-
-		share := graph.Mul(graph.Take(graph.Reshape(weights, N*k), pair, 0), filled) // padding has none
-		dys := graph.Mul(graph.Take(ct, token(pair), 0), graph.Convert(graph.ExpandDims(share, -1), d))
-		xs := graph.Take(x, token(pair), 0)
-		dxs, sums := blocks.each([]*graph.Value{rowZeros(b, d, M, D)}, w, &ffn{}, func(c []*graph.Value, w, sums ffn, at *graph.Value) ([]*graph.Value, ffn) {
-			dy := blocks.block(dys, at)
+		// A row's gradient by its weight is ⟨h, ct·Wdᵀ⟩, h being what the down matrix
+		// Wd is multiplied with, so that its output need not be kept.
+		cts, xs := graph.Take(graph.Convert(grads[0], d), token(pair), 0), graph.Take(x, token(pair), 0)
+		shares := graph.Mul(graph.Take(graph.Reshape(weights, N*k), pair, 0), filled) // padding has none
+		out, sums := blocks.each([]*graph.Value{rowZeros(b, d, M, D), rowZeros(b, dtype.F32, M)}, w, &ffn{}, func(c []*graph.Value, w, sums ffn, at *graph.Value) ([]*graph.Value, ffn) {
+			ct, share := blocks.block(cts, at), graph.ExpandDims(blocks.block(shares, at), -1)
 			act := newSwiglu(blocks.block(gates, at), blocks.block(ups, at))
-			dh := graph.Einsum("bd,fd->bf", dy, w[2], graph.As(dtype.F32))
-			dx, sums := act.backward(blocks.block(xs, at), dy, dh, w, sums)
-			return []*graph.Value{put(c[0], dx, at)}, sums
+			dh := graph.Einsum("bd,fd->bf", ct, w[2], graph.As(dtype.F32)) // but for the weight
+			dw := graph.Sum(graph.Mul(dh, f32(act.hidden(d))), -1)
+			dy := graph.Convert(graph.Mul(f32(ct), share), d)
+			dx, sums := act.backward(blocks.block(xs, at), dy, graph.Mul(dh, share), w, sums)
+			return []*graph.Value{put(c[0], dx, at), put(c[1], dw, at)}, sums
 		})
-		parts := graph.Reshape(graph.Take(dxs[0], slot, 0), N, k, D)
+		parts := graph.Reshape(graph.Take(out[0], slot, 0), N, k, D)
 		dx := graph.Convert(graph.Sum(f32(parts), 1), d)
+		dw := graph.Reshape(graph.Take(out[1], slot, 0), N, k)
 		return append([]*graph.Value{dx, dw, nil, nil, nil, nil, nil}, g.scatter(sums)...)
 	}
 	args := []*graph.Value{x, weights, l.slot, l.row, l.filled, l.blocks.first, l.blocks.count}
