@@ -52,6 +52,7 @@ type trainer struct {
 	step    *Step
 	exe     *Compiled
 	state   *State
+	budget  int64 // bytes of a device that a step may take; 0: whatever it takes
 	// abandoned: a compilation was left alone and still uses the machine.
 	abandoned bool
 
@@ -149,6 +150,9 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	if t.options, err = OptionsFor(r, t.machine.Mesh, Platform{CPU: t.machine.OnCPU}); err != nil {
 		return err
 	}
+	if t.budget, err = t.checkRemat(); err != nil {
+		return err
+	}
 	if err := t.openData(); err != nil {
 		return err
 	}
@@ -205,7 +209,7 @@ func (t *trainer) openRecorder(step int64) (err error) {
 func (t *trainer) compile(ctx context.Context) (err error) {
 	defer t.meter.Pause(metrics.Compile)()
 	began := time.Now()
-	if t.exe, err = t.compileOne(ctx, func() (*Compiled, error) { return t.machine.Compile(t.step.Module) }); err != nil {
+	if err = t.compileStep(ctx); err != nil {
 		return err
 	}
 	t.logf("%s", compileNote(t.exe, time.Since(began)))
