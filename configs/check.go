@@ -199,6 +199,7 @@ func (r *Recipe) Warnings() []string {
 	}
 	out = append(out, r.parallelWarnings()...)
 	out = append(out, r.quantizeWarnings()...)
+	out = append(out, r.unusedWarnings()...)
 	_, notes := r.LRScheduler.Curve(r.Training.Steps)
 	out = append(out, notes...)
 	if total := r.LRScheduler.TotalSteps; total > 0 && total < r.Training.Steps {

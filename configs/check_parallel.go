@@ -48,6 +48,9 @@ func (c *checking) devices() {
 	}
 }
 
+// keySeqLen is the key of the length that training has.
+const keySeqLen = "training.seq_len"
+
 // length is a length of sequences in a recipe.
 type length struct {
 	key string
@@ -56,7 +59,7 @@ type length struct {
 
 // lengths returns the lengths of sequences that a run has.
 func (r *Recipe) lengths() []length {
-	out := []length{{"training.seq_len", r.Training.SeqLen}}
+	out := []length{{keySeqLen, r.Training.SeqLen}}
 	if r.Validation.Enable && r.Validation.SeqLen > 0 {
 		out = append(out, length{"validation.seq_len", r.Validation.SeqLen})
 	}
@@ -65,11 +68,11 @@ func (r *Recipe) lengths() []length {
 
 // lengths checks that sequences divide over the devices that share them out.
 func (c *checking) lengths() {
-	if !c.clean(keyContext, keyTensor) {
+	if !c.clean(keyContext, keyTensor, keyPipeline) {
 		return
 	}
-	each, why := c.recipe.sequenceUnit()
 	for _, l := range c.recipe.lengths() {
+		each, why := c.recipe.sequenceUnit(l.key)
 		if !c.clean(l.key) || l.n%each == 0 {
 			continue
 		}
@@ -81,9 +84,9 @@ func (c *checking) lengths() {
 	}
 }
 
-// sequenceUnit returns what the length of a sequence must be a multiple of, and
-// why.
-func (r *Recipe) sequenceUnit() (int, string) {
+// sequenceUnit returns what the length of a sequence with this key must be a
+// multiple of, and why.
+func (r *Recipe) sequenceUnit(key string) (int, string) {
 	cp, tp, pp := r.Parallelism.Context, r.Parallelism.Tensor, r.Parallelism.Pipeline
 	n := cp * tp * pp
 	var why []string
@@ -99,7 +102,19 @@ func (r *Recipe) sequenceUnit() (int, string) {
 	if pp > 1 {
 		why = append(why, fmt.Sprintf("the %d stages of the pipeline share out %s where the loss is computed", pp, ifFirst(why, "its tokens", "what is left")))
 	}
+	if more, reason := r.float8Unit(); key == keySeqLen && more > 1 { // validation has no gradients
+		n = n / gcd(n, more) * more
+		why = append(why, reason)
+	}
 	return n, strings.Join(why, ", and ")
+}
+
+// gcd is the greatest common divisor.
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // ifFirst is first where there is nothing yet.

@@ -71,6 +71,9 @@ func TestSuggestionsWork(t *testing.T) {
 		if recipe == "sparse.toml" && rng.IntN(3) == 0 {
 			set = append(set, "model.override.n_layers=12", "model.override.mlp_only_layers="+one("[0]", "[0,6]", "[0,3,6,9]", "[0,1,2,3]"))
 		}
+		if rng.IntN(4) == 0 {
+			set = append(set, "quantize.linear.float8.enable=true")
+		}
 		r, problems := problemsOf(t, recipe, set...)
 		for _, p := range problems {
 			m := suggestion.FindStringSubmatch(p.Msg)

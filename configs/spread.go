@@ -82,7 +82,7 @@ func (s *spread) violations() []violation {
 	r := *s.recipe
 	r.Parallelism = s.Config
 	for _, l := range r.lengths() {
-		if each, _ := r.sequenceUnit(); l.n%each != 0 {
+		if each, _ := r.sequenceUnit(l.key); l.n%each != 0 {
 			out = append(out, violation{key: l.key})
 		}
 	}

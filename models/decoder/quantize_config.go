@@ -83,9 +83,18 @@ func isProjection(name string) bool { return slices.Contains(projections, name) 
 // elements do not fill what matrix units read at once.
 const multiple = 16
 
+// TokenMultiple is what the tokens that a device works on at a time must be a
+// multiple of: gradients of parameters are summed over them.
+func (f Float8) TokenMultiple(c Config) int {
+	if f.Recipe == RecipeRowwiseGradHP || !slices.ContainsFunc(c.Params(), func(p Param) bool { return f.Has(p.Name) }) {
+		return 1
+	}
+	return multiple
+}
+
 // Fits returns, as *recipekey.Error, what cannot be quantized as f says of a model
-// whose matrices tensor devices share, each working on so many tokens at a time.
-func (f Float8) Fits(c Config, tensor, tokens int) error {
+// whose matrices tensor devices share.
+func (f Float8) Fits(c Config, tensor int) error {
 	if !f.Enable {
 		return nil
 	}
@@ -111,9 +120,6 @@ func (f Float8) Fits(c Config, tensor, tokens int) error {
 		if in%multiple != 0 || out%multiple != 0 {
 			bad("does not have %q, a matrix of %d × %d on each device: both must be multiples of %d for products in 8-bit floats; add it, or change the model's dimensions or parallelism.tensor_parallel_degree", p.Name, in, out, multiple)
 		}
-	}
-	if quantized && tokens%multiple != 0 && f.Recipe != RecipeRowwiseGradHP {
-		errs = append(errs, recipekey.Errorf("training.seq_len", "comes to %d tokens that a device works on at a time, over which gradients of parameters are summed: it must be a multiple of %d for products in 8-bit floats; change it or training.local_batch_size, or set %s.recipe_name to %q", tokens, multiple, float8Key, RecipeRowwiseGradHP))
 	}
 	for _, part := range f.Filter {
 		always := part == "output" || part == "router"

@@ -88,8 +88,8 @@ func (a ActivationCheckpoint) Validate() error {
 		errs = append(errs, recipekey.Errorf(section+"mode", "%q is not a mode%s", a.Mode, nearest.Hint(a.Mode, modes)))
 	}
 	if a.Mode == RematSelective && a.SelectiveOption != optionOp && a.every() == 0 && presets[a.SelectiveOption] == nil {
-		errs = append(errs, recipekey.Errorf(section+"selective_ac_option", "%q is neither \"op\", nor a positive number, nor one of %s%s",
-			a.SelectiveOption, strings.Join(PresetNames(), ", "), nearest.Hint(a.SelectiveOption, PresetNames())))
+		errs = append(errs, recipekey.Errorf(section+"selective_ac_option", "%q is neither \"op\", nor a positive number, nor the name of a set of values%s",
+			a.SelectiveOption, nearest.Hint(a.SelectiveOption, PresetNames())))
 	}
 	for _, list := range []struct {
 		key   string
@@ -97,7 +97,7 @@ func (a ActivationCheckpoint) Validate() error {
 	}{{"save", a.Save}, {"offload", a.Offload}} {
 		for _, n := range list.names {
 			if !slices.Contains(SavedNames(), n) {
-				errs = append(errs, recipekey.Errorf(section+list.key, "no value is called %q%s (%s)", n, nearest.Hint(n, SavedNames()), strings.Join(SavedNames(), ", ")))
+				errs = append(errs, recipekey.Errorf(section+list.key, "no value is called %q%s", n, nearest.Hint(n, SavedNames())))
 			}
 		}
 	}

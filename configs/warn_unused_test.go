@@ -1,0 +1,34 @@
+package configs
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What was set and has no effect is told; with the setting that it is for, it is not.
+func TestUnusedWarnings(t *testing.T) {
+	for _, c := range []struct{ set, needs, told string }{
+		{"activation_checkpoint.memory_budget=4GiB", "activation_checkpoint.mode=memory_budget", `activation_checkpoint.memory_budget has no effect: activation_checkpoint.mode is "none", not "memory_budget"`},
+		{"activation_checkpoint.selective_ac_option=\"5\"", "model.override.n_layers=5", "activation_checkpoint.selective_ac_option has no effect: it is 5, and of 4 layers there is no such one to checkpoint"},
+		{"moe.capacity_factor=2", "moe.dispatch=capacity", `moe.capacity_factor has no effect: moe.dispatch is "dropless", not "capacity"`},
+		{"moe.bias_update_rate=0.01", "moe.load_balance=bias", `moe.bias_update_rate has no effect: moe.load_balance is "aux_loss", not "bias"`},
+		{"optimizer.muon_lr=0.02", "optimizer.name=Muon", `optimizer.muon_lr has no effect: no parameter has optimizer "Muon"`},
+		{"optimizer.muon_nesterov=false", `optimizer.param_groups=[{pattern="wq",optimizer="Muon"}]`, "optimizer.muon_nesterov has no effect"},
+	} {
+		set := []string{c.set}
+		if strings.Contains(c.set, "selective") {
+			set = append(set, "activation_checkpoint.mode=selective")
+		}
+		r, _, err := Load("qwen3_moe_debug", set)
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(r.Warnings(), "\n"), c.told)
+		r, _, err = Load("qwen3_moe_debug", append(set, c.needs))
+		require.NoError(t, err)
+		require.NotContains(t, strings.Join(r.Warnings(), "\n"), "has no effect", c.needs)
+	}
+	r, _, err := Load("qwen3_moe_debug", []string{"activation_checkpoint.mode=selective", "activation_checkpoint.selective_ac_option=\"3\"", "parallelism.pipeline_parallel_degree=2", "training.global_batch_size=16"})
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(r.Warnings(), "\n"), "it is 3, and of 2 layers of a stage there is no such one to checkpoint")
+}
