@@ -41,15 +41,29 @@ func (b *Builder) CustomCall(spec CustomCallSpec, operands ...*Value) []*Value {
 	if spec.Target == "" || len(spec.Results) == 0 {
 		b.fail("custom_call", "the target is empty or there are no results")
 	}
-	if spec.OnDevice && b.m.mesh != nil {
-		for _, a := range b.m.mesh.Axes() {
-			if a.Size > 1 && b.top().manual>>b.axisIndex(a.Name)&1 == 0 {
-				b.failAt(b.position(1), "custom_call", operands, "%q works on one device's part of the data, but axis %q is not manual here; put it inside a ShardMap", spec.Target, a.Name)
-			}
-		}
+	if spec.OnDevice {
+		b.requireManual("custom_call", spec.Target, operands)
 	}
 	spec.Results = slices.Clone(spec.Results)
 	return slices.Clone(b.emit(opCustomCall, spec, operands...).results)
+}
+
+// RequireManual stops the trace unless every mesh axis of several devices is
+// manual here: for code, called name, that works on one device's part of the data
+// and that the compiler could not divide.
+func (b *Builder) RequireManual(op, name string, operands ...*Value) {
+	b.requireManual(op, name, operands)
+}
+
+func (b *Builder) requireManual(op, name string, operands []*Value) {
+	if b.m.mesh == nil {
+		return
+	}
+	for _, a := range b.m.mesh.Axes() {
+		if a.Size > 1 && b.top().manual>>b.axisIndex(a.Name)&1 == 0 {
+			b.failAt(b.position(2), op, operands, "%q works on one device's part of the data, but axis %q is not manual here; put it inside a ShardMap", name, a.Name)
+		}
+	}
 }
 
 func printCustomCall(p *printer, op *Op) {

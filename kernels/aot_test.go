@@ -1,0 +1,87 @@
+package kernels_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"titan/dtype"
+	"titan/graph"
+	"titan/internal/xlatest"
+	"titan/kernels"
+	"titan/mesh"
+	"titan/pjrt"
+	"titan/sharding"
+)
+
+// slices are small ones of each kind of chip, with the number of their devices.
+var slicesOf = []struct {
+	kind, topology string
+	devices        int
+}{
+	{"v5e", "v5e:2x2", 4}, {"v5p", "v5p:2x2x1", 4}, {"v6e", "v6e:2x2", 4}, {"tpu7x", "tpu7x:2x2x1", 8},
+}
+
+// onDevices traces f inside a manual region over all devices, each of which has
+// the arguments whole, and returns what f returns, one part a device.
+func onDevices(devices int, types []graph.Type, f func(args []*graph.Value) []*graph.Value) (*graph.Module, error) {
+	m, err := mesh.New([]mesh.Axis{{Name: "x", Size: devices}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return graph.Trace("on_devices", m, func(b *graph.Builder) error {
+		var args []*graph.Value
+		var specs []sharding.Spec
+		for _, t := range types {
+			spec := sharding.Replicated(t.Rank())
+			if t.DType.IsFloat() { // other rows on each device
+				spec = sharding.P("x")
+				t.Shape = append([]int{t.Shape[0] * devices}, t.Shape[1:]...)
+			}
+			specs = append(specs, spec)
+			args = append(args, b.Input("arg", t, graph.Sharded(spec)))
+		}
+		outs := b.ShardMapOut(args, specs, func(local []*graph.Value) ([]*graph.Value, []sharding.Spec) {
+			outs := f(local)
+			specs := make([]sharding.Spec, len(outs))
+			for i := range outs {
+				specs[i] = sharding.P("x")
+			}
+			return outs, specs
+		})
+		for _, o := range outs {
+			b.Output("out", o)
+		}
+		return nil
+	})
+}
+
+// compileFor compiles m and returns its text as optimized.
+func compileFor(t *testing.T, m *graph.Module, topology string, devices int) {
+	t.Helper()
+	topo, err := xlatest.TPU(t).NewTopology(topology, nil)
+	require.NoError(t, err)
+	defer topo.Close()
+	x, err := topo.Compile([]byte(m.StableHLO()), pjrt.CompileOptions{Partitions: devices, Shardy: true, OptLevel: pjrt.LevelO0, MemoryFittingLevel: pjrt.LevelO0})
+	require.NoError(t, err)
+	require.NoError(t, x.Close())
+}
+
+// The three products of experts compile for every chip at the sizes of large
+// models, with the tiles of the table.
+func TestGroupedMatmulCompilesForTPU(t *testing.T) {
+	for _, s := range slicesOf {
+		t.Run(s.kind, func(t *testing.T) {
+			target, err := kernels.For(s.kind)
+			require.NoError(t, err)
+			const E, D, F, M = 16, 4096, 1536, 16384
+			types := []graph.Type{graph.T(dtype.BF16, M, D), graph.T(dtype.BF16, E, D, F), graph.T(dtype.S32, E), graph.T(dtype.BF16, M, F)}
+			m, err := onDevices(s.devices, types, func(a []*graph.Value) []*graph.Value {
+				out := kernels.GroupedMatmul(a[0], a[1], a[2], kernels.GroupedOptions{Target: target})
+				return append([]*graph.Value{out}, graph.VJP([]*graph.Value{out}, a[3:], a[:2])...)
+			})
+			require.NoError(t, err)
+			compileFor(t, m, s.topology, s.devices)
+		})
+	}
+}

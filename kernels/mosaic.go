@@ -1,0 +1,251 @@
+package kernels
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"titan/dtype"
+	"titan/graph"
+)
+
+// mosaicVersion is the version of Mosaic's stable dialect that is printed. Its
+// ops and attributes are those that JAX 0.10.2 writes for it; later compilers
+// read it as well.
+const mosaicVersion = 11
+
+// mosaic prints k as MLIR text.
+func (k *Kernel) mosaic() string {
+	p := &mosaicPrinter{k: k}
+	p.line("module attributes {stable_mosaic.version = %d : i64} {", mosaicVersion)
+	var args, types []string
+	arg := func(v *Value, r *Ref, t string) {
+		name := fmt.Sprintf("%%arg%d", len(args))
+		if v != nil {
+			p.ids = append(p.ids, name)
+		} else {
+			p.mems = append(p.mems, memory{r, name})
+		}
+		args, types = append(args, name+": "+t), append(types, t)
+	}
+	for _, id := range k.ids {
+		arg(id, nil, "i32")
+	}
+	for _, r := range k.refs[prefetched] {
+		arg(nil, r, memref(r.typ.DType, r.typ.Shape, "smem"))
+	}
+	mapArgs, mapTypes := strings.Join(args, ", "), strings.Join(types, ", ")
+	var windows []string
+	for _, r := range k.windows() {
+		arg(nil, r, memref(r.typ.DType, r.block, "vmem"))
+		windows = append(windows, fmt.Sprintf("{transform_indices = @map%d, window_bounds = array<i64: %s>}", len(windows), ints(r.block)))
+	}
+	for _, r := range k.refs[scratch] {
+		arg(nil, r, memref(r.typ.DType, r.block, "vmem"))
+	}
+	var semantics, bounds []string
+	for _, d := range k.grid {
+		s, n := "arbitrary", strconv.Itoa(d.n)
+		if d.order == Parallel {
+			s = "parallel"
+		}
+		if d.dynamic {
+			n = "-9223372036854775808"
+		}
+		semantics, bounds = append(semantics, "#tpu.dimension_semantics<"+s+">"), append(bounds, n)
+	}
+	p.line(`"stable_mosaic.func.func"() ({`)
+	p.line("^bb0(%s):", strings.Join(args, ", "))
+	live := k.live()
+	p.live = live
+	p.names = map[*Value]string{}
+	p.block(k.main)
+	p.line(`"stable_mosaic.func.return"() : () -> ()`)
+	p.line("}) {dimension_semantics = [%s], function_type = (%s) -> (), iteration_bounds = array<i64: %s>, scalar_prefetch = %d : i64, scratch_operands = %d : i64, sym_name = %q, tpu.core_type = #tpu.core_type<tc>, window_params = [%s]} : () -> ()",
+		strings.Join(semantics, ", "), strings.Join(types, ", "), strings.Join(bounds, ", "), len(k.refs[prefetched]), len(k.refs[scratch]), k.name, strings.Join(windows, ", "))
+	for i, r := range k.windows() {
+		p.line(`"stable_mosaic.func.func"() ({`)
+		p.line("^bb0(%s):", mapArgs)
+		p.names, p.next = map[*Value]string{}, 0
+		var out, ts []string
+		for _, ix := range r.index {
+			out, ts = append(out, p.scalar(ix)), append(ts, "i32")
+		}
+		p.line(`"stable_mosaic.func.return"(%s) : (%s) -> ()`, strings.Join(out, ", "), strings.Join(ts, ", "))
+		p.line(`}) {function_type = (%s) -> (%s), sym_name = "map%d"} : () -> ()`, mapTypes, strings.Join(ts, ", "), i)
+	}
+	p.line("}")
+	return p.sb.String()
+}
+
+// windows are the arrays that are seen in blocks, in the order of operands.
+func (k *Kernel) windows() []*Ref {
+	return slices.Concat(k.refs[input], k.refs[output])
+}
+
+// live returns the ops that something stored, or a condition, depends on.
+func (k *Kernel) live() map[*Value]bool {
+	live := map[*Value]bool{}
+	var mark func(v *Value)
+	mark = func(v *Value) {
+		if live[v] {
+			return
+		}
+		live[v] = true
+		for _, a := range v.args {
+			mark(a)
+		}
+	}
+	var walk func(b *block)
+	walk = func(b *block) {
+		for _, v := range b.ops {
+			if v.op == opStore || v.op == opIf {
+				mark(v)
+			}
+			if v.op == opIf {
+				walk(v.body)
+			}
+		}
+	}
+	walk(k.main)
+	return live
+}
+
+type memory struct {
+	ref  *Ref
+	name string
+}
+
+type mosaicPrinter struct {
+	k     *Kernel
+	sb    strings.Builder
+	ids   []string // of the grid
+	mems  []memory
+	names map[*Value]string
+	next  int
+	live  map[*Value]bool
+}
+
+func (p *mosaicPrinter) line(format string, args ...any) {
+	fmt.Fprintf(&p.sb, format+"\n", args...)
+}
+
+func (p *mosaicPrinter) mem(r *Ref) string {
+	i := slices.IndexFunc(p.mems, func(m memory) bool { return m.ref == r })
+	return p.mems[i].name
+}
+
+// op prints an op with one result and returns the result's name.
+func (p *mosaicPrinter) op(name, operands, attrs, signature string) string {
+	p.next++
+	v := fmt.Sprintf("%%%d", p.next)
+	if attrs != "" {
+		attrs = " {" + attrs + "}"
+	}
+	p.line(`%s = "stable_mosaic.%s"(%s)%s : %s`, v, name, operands, attrs, signature)
+	return v
+}
+
+// scalar prints what v is computed from, where it has not been yet.
+func (p *mosaicPrinter) scalar(v *Value) string {
+	if n, ok := p.names[v]; ok {
+		return n
+	}
+	for _, a := range v.args {
+		p.scalar(a)
+	}
+	p.value(v)
+	return p.names[v]
+}
+
+func (p *mosaicPrinter) block(b *block) {
+	for _, v := range b.ops {
+		if !p.live[v] {
+			continue
+		}
+		switch v.op {
+		case opStore:
+			p.store(v.ref, v.args[0])
+		case opIf:
+			p.line(`"stable_mosaic.scf.if"(%s) ({`, p.names[v.args[0]])
+			p.block(v.body)
+			p.line(`"stable_mosaic.scf.yield"() : () -> ()`)
+			p.line(`}, {`)
+			p.line(`"stable_mosaic.scf.yield"() : () -> ()`)
+			p.line(`}) : (i1) -> ()`)
+		default:
+			p.value(v)
+		}
+	}
+}
+
+// zeros prints as many index constants as r has dimensions.
+func (p *mosaicPrinter) zeros(r *Ref) (names, types []string) {
+	for range r.block {
+		names = append(names, p.op("arith.constant", "", "value = 0 : index", "() -> index"))
+		types = append(types, "index")
+	}
+	return names, types
+}
+
+func (p *mosaicPrinter) load(r *Ref) string {
+	at, ix := p.zeros(r)
+	whole := vector(r.typ.DType, r.block)
+	v := p.op("vector.load", p.mem(r)+", "+strings.Join(at, ", "), "", fmt.Sprintf("(%s, %s) -> %s", memref(r.typ.DType, r.block, "vmem"), strings.Join(ix, ", "), whole))
+	if len(r.block) > 2 {
+		v = p.op("vector.shape_cast", v, "", fmt.Sprintf("(%s) -> %s", whole, mlirType(r.tile())))
+	}
+	return v
+}
+
+func (p *mosaicPrinter) store(r *Ref, x *Value) {
+	v, whole := p.names[x], vector(r.typ.DType, r.block)
+	if len(r.block) > 2 {
+		v = p.op("vector.shape_cast", v, "", fmt.Sprintf("(%s) -> %s", mlirType(x.typ), whole))
+	}
+	at, ix := p.zeros(r)
+	p.line(`"stable_mosaic.tpu.vector_store"(%s, %s, %s) {add = false, operandSegmentSizes = array<i32: 1, 1, %d, 0>, strides = array<i32>} : (%s, %s, %s) -> ()`,
+		v, p.mem(r), strings.Join(at, ", "), len(at), whole, memref(r.typ.DType, r.block, "vmem"), strings.Join(ix, ", "))
+}
+
+func memref(d dtype.DType, shape []int, space string) string {
+	return fmt.Sprintf("memref<%s%s, #tpu.memory_space<%s>>", dims(shape), element(d), space)
+}
+
+func vector(d dtype.DType, shape []int) string {
+	return fmt.Sprintf("vector<%s%s>", dims(shape), element(d))
+}
+
+func mlirType(t graph.Type) string {
+	if len(t.Shape) == 0 {
+		return element(t.DType)
+	}
+	return vector(t.DType, t.Shape)
+}
+
+func element(d dtype.DType) string {
+	switch d {
+	case dtype.S32:
+		return "i32"
+	case dtype.Bool:
+		return "i1"
+	}
+	return d.String()
+}
+
+func dims(shape []int) string {
+	var sb strings.Builder
+	for _, n := range shape {
+		fmt.Fprintf(&sb, "%dx", n)
+	}
+	return sb.String()
+}
+
+func ints(xs []int) string {
+	s := make([]string, len(xs))
+	for i, x := range xs {
+		s[i] = strconv.Itoa(x)
+	}
+	return strings.Join(s, ", ")
+}
