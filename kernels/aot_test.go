@@ -85,3 +85,24 @@ func TestGroupedMatmulCompilesForTPU(t *testing.T) {
 		})
 	}
 }
+
+// Attention and its gradients compile for every chip, with packed documents.
+func TestAttentionCompilesForTPU(t *testing.T) {
+	for _, s := range slicesOf {
+		t.Run(s.kind, func(t *testing.T) {
+			target, err := kernels.For(s.kind)
+			require.NoError(t, err)
+			const B, K, R, S, h = 2, 4, 8, 4096, 128
+			q, kv, seg := graph.T(dtype.BF16, B*K, R, S, h), graph.T(dtype.BF16, B*K, S, h), graph.T(dtype.S32, B, S)
+			m, err := onDevices(s.devices, []graph.Type{q, kv, kv, q, seg}, func(x []*graph.Value) []*graph.Value {
+				b := x[0].Builder()
+				a := kernels.Attention{Q: x[0], K: x[1], V: x[2], Causal: true, Target: target}
+				a.Lo, a.Hi = kernels.KeyIntervals(b, S, S, kernels.Intervals{Places: b.Iota(graph.T(dtype.S32, S), 0), QSegments: x[4], KSegments: x[4]})
+				out := kernels.FlashAttention(a)
+				return append([]*graph.Value{out}, graph.VJP([]*graph.Value{out}, x[3:4], x[:3])...)
+			})
+			require.NoError(t, err)
+			compileFor(t, m, s.topology, s.devices)
+		})
+	}
+}

@@ -47,7 +47,7 @@ func groupedKernel(s groupedShape, t MatmulTiles, visits int, transposed bool) *
 		bottom := Add(top, k.Int(t.M))
 		whole := And(LessEqual(start, top), LessEqual(bottom, end))
 		k.If(whole, func() { out.Store(Convert(sum, s.out)) })
-		k.If(Or(Less(top, start), Less(end, bottom)), func() {
+		k.If(Not(whole), func() {
 			fresh := Or(Equal(v, k.Int(0)), NotEqual(tiles.At(Max(Sub(v, k.Int(1)), k.Int(0))), tile))
 			row := Add(k.Iota(t.M, t.N, 0), top)
 			mine := And(GreaterEqual(row, start), Less(row, end))

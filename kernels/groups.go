@@ -37,21 +37,12 @@ func group(sizes, first *graph.Value, M, size int, all bool) grouping {
 		least = num(0)
 	}
 	count := graph.Select(graph.Greater(ends, starts), graph.Sub(up(ends), from), least)
-	after := graph.Cumsum(count, 0) // visits up to the end of each group
-	before := graph.Sub(after, count)
-	total := graph.Sum(count)
-
 	tiles := M / size
-	g := grouping{visits: tiles + E - 1, bound: total, rows: rows}
-	n := g.visits + 1
-	spread := func(x *graph.Value) *graph.Value { return graph.BroadcastInDim(x, []int{n, E}, []int{1}) }
-	v := b.Iota(graph.T(dtype.S32, n), 0)
-	at := b.Iota(graph.T(dtype.S32, n, E), 0)
-	past := graph.LessEqual(spread(after), at)
-	g.group = graph.Sum(graph.Convert(past, dtype.S32), 1)
-	mine := graph.And(graph.LessEqual(spread(before), at), graph.Not(past))
-	shift := graph.Sum(graph.Select(mine, spread(graph.Sub(from, before)), num(0)), 1)
-	g.tile = graph.Min(graph.Add(v, shift), num(tiles-1))
+	g := grouping{visits: tiles + E - 1, rows: rows}
+	g.bound, g.group, g.tile = visit(from, count, g.visits)
+	total := g.bound
+	v := b.Iota(graph.T(dtype.S32, g.visits+1), 0)
+	g.tile = graph.Min(g.tile, num(tiles-1))
 	g.lhsTile = g.tile
 	if all {
 		head := graph.Div(graph.Min(first, num(M)), num(size)) // tiles before any group
@@ -65,4 +56,20 @@ func group(sizes, first *graph.Value, M, size int, all bool) grouping {
 		g.bound = graph.Add(total, graph.Add(head, graph.Sub(num(tiles), used)))
 	}
 	return g
+}
+
+// visit lays out, item by item, count[i] visits to consecutive tiles from from[i]
+// on, at most most in all: how many there are, and each one's item and tile. Visits
+// there are not, one of which always follows, have the number of items as item.
+func visit(from, count *graph.Value, most int) (total, item, tile *graph.Value) {
+	b, E, n := from.Builder(), from.Dim(0), most+1
+	after := graph.Cumsum(count, 0) // visits up to the end of each item
+	before := graph.Sub(after, count)
+	spread := func(x *graph.Value) *graph.Value { return graph.BroadcastInDim(x, []int{n, E}, []int{1}) }
+	at := b.Iota(graph.T(dtype.S32, n, E), 0)
+	past := graph.LessEqual(spread(after), at)
+	mine := graph.And(graph.LessEqual(spread(before), at), graph.Not(past))
+	shift := graph.Sum(graph.Select(mine, spread(graph.Sub(from, before)), b.Int(dtype.S32, 0)), 1)
+	tile = graph.Add(b.Iota(graph.T(dtype.S32, n), 0), shift)
+	return graph.Sum(count), graph.Sum(graph.Convert(past, dtype.S32), 1), tile
 }

@@ -27,6 +27,8 @@ func (in *interpreter) value(v *Value, e env, st state) *graph.Value {
 		return in.b.Full(v.typ, v.num)
 	case opIota:
 		return in.b.Iota(v.typ, v.dim)
+	case opNot:
+		return graph.Not(arg(0))
 	case opExp, opLog, opRsqrt, opTanh:
 		return graphUnary[v.op](arg(0))
 	case opCompare:

@@ -66,6 +66,8 @@ func (p *mosaicPrinter) value(v *Value) {
 			attrs = noOverflowFlags
 		}
 		r = p.op(mosaicBinary[v.op][kind], x+", "+y, attrs, two)
+	case opNot:
+		r = p.op("arith.xori", x+", "+p.constant(v.typ, 1), "", fmt.Sprintf("(%s, %[1]s) -> %[1]s", t))
 	case opExp, opLog, opRsqrt, opTanh:
 		r = p.op(mosaicUnary[v.op], x, noFastMath, one)
 	case opCompare:
@@ -98,6 +100,8 @@ func (p *mosaicPrinter) value(v *Value) {
 func (p *mosaicPrinter) constant(t graph.Type, x float64) string {
 	num := fmt.Sprintf("%d", int64(x))
 	switch t.DType {
+	case dtype.Bool:
+		num = fmt.Sprintf("%t", x != 0)
 	case dtype.F32:
 		num = fmt.Sprintf("0x%08X", math.Float32bits(float32(x)))
 	case dtype.BF16:
@@ -105,10 +109,13 @@ func (p *mosaicPrinter) constant(t graph.Type, x float64) string {
 		b += 0x7FFF + b>>16&1 // to nearest even
 		num = fmt.Sprintf("0x%04X", b>>16)
 	}
-	if len(t.Shape) > 0 {
-		num = "dense<" + num + ">"
+	switch {
+	case len(t.Shape) > 0:
+		num = "dense<" + num + "> : " + mlirType(t)
+	case t.DType != dtype.Bool: // whose constants name no type
+		num += " : " + mlirType(t)
 	}
-	return p.op("arith.constant", "", fmt.Sprintf("value = %s : %s", num, mlirType(t)), "() -> "+mlirType(t))
+	return p.op("arith.constant", "", "value = "+num, "() -> "+mlirType(t))
 }
 
 func conversion(v *Value) string {

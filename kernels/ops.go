@@ -43,6 +43,14 @@ func And(x, y *Value) *Value { return binary(opAnd, x, y) }
 // Or returns whether one of the bools holds.
 func Or(x, y *Value) *Value { return binary(opOr, x, y) }
 
+// Not returns whether the bool does not hold.
+func Not(x *Value) *Value {
+	if x.typ.DType != dtype.Bool {
+		x.k.fail("not", "of %v; only bool", x.typ)
+	}
+	return x.k.add(&Value{op: opNot, typ: x.typ, args: []*Value{x}})
+}
+
 // Equal returns x = y.
 func Equal(x, y *Value) *Value { return comparison(equal, x, y) }
 

@@ -48,6 +48,7 @@ const (
 	opMax
 	opAnd
 	opOr
+	opNot
 	opExp
 	opLog
 	opRsqrt
@@ -68,7 +69,7 @@ const (
 
 var opNames = [...]string{
 	opGrid: "grid", opConst: "const", opIota: "iota", opAdd: "add", opSub: "sub", opMul: "mul", opDiv: "div", opRem: "rem",
-	opMin: "min", opMax: "max", opAnd: "and", opOr: "or", opExp: "exp", opLog: "log", opRsqrt: "rsqrt", opTanh: "tanh",
+	opMin: "min", opMax: "max", opAnd: "and", opOr: "or", opNot: "not", opExp: "exp", opLog: "log", opRsqrt: "rsqrt", opTanh: "tanh",
 	opCompare: "compare", opSelect: "select", opConvert: "convert", opBroadcast: "broadcast", opTranspose: "transpose",
 	opReduceSum: "sum", opReduceMax: "max over a dimension", opDot: "dot", opAt: "at", opLoad: "load", opStore: "store", opIf: "if",
 }

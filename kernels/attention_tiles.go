@@ -1,0 +1,33 @@
+package kernels
+
+// AttentionTiles are the numbers of queries and of keys of a tile; 0 is chosen.
+type AttentionTiles struct{ Q, K int }
+
+// attentionTable has the sizes to start from, by chip. With tiles of 512 queries
+// the keys of a tile are read once for 512 operations on each byte (bf16), more
+// than any of these chips needs to be bound by arithmetic; where the vector memory
+// allows, larger ones mean fewer steps. Compiled for each chip, not measured on one.
+var attentionTable = map[string]AttentionTiles{
+	"v4":    {512, 512},
+	"v5e":   {512, 512},
+	"v5p":   {512, 1024},
+	"v6e":   {1024, 1024},
+	"tpu7x": {1024, 1024},
+	"":      {256, 256}, // interpreted
+}
+
+// fit replaces zero fields by the table's, made to divide the shape.
+func (t AttentionTiles) fit(target Target, s attentionShape) AttentionTiles {
+	kind := ""
+	if target.Chip != nil {
+		kind = target.Chip.Kind
+	}
+	pick := attentionTable[kind]
+	if t.Q == 0 {
+		t.Q = divisor(s.Q, pick.Q, 1)
+	}
+	if t.K == 0 {
+		t.K = divisor(s.T, pick.K, 1)
+	}
+	return t
+}
