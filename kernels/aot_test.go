@@ -56,13 +56,18 @@ func onDevices(devices int, types []graph.Type, f func(args []*graph.Value) []*g
 	})
 }
 
-// compileFor compiles m and returns its text as optimized.
+// compileFor compiles m, at the compiler's quickest level.
 func compileFor(t *testing.T, m *graph.Module, topology string, devices int) {
+	t.Helper()
+	compileProgram(t, m.StableHLO(), topology, devices)
+}
+
+func compileProgram(t *testing.T, program, topology string, devices int) {
 	t.Helper()
 	topo, err := xlatest.TPU(t).NewTopology(topology, nil)
 	require.NoError(t, err)
 	defer topo.Close()
-	x, err := topo.Compile([]byte(m.StableHLO()), pjrt.CompileOptions{Partitions: devices, Shardy: true, OptLevel: pjrt.LevelO0, MemoryFittingLevel: pjrt.LevelO0})
+	x, err := topo.Compile([]byte(program), pjrt.CompileOptions{Partitions: devices, Shardy: true, OptLevel: pjrt.LevelO0, MemoryFittingLevel: pjrt.LevelO0})
 	require.NoError(t, err)
 	require.NoError(t, x.Close())
 }
