@@ -34,6 +34,9 @@ type StateVar struct {
 	Shape []int // the parameter's; empty for counters
 }
 
+// SecondMoment is what the names of AdamW's second moments begin with.
+const SecondMoment = "optim.v."
+
 // The counters, s32 scalars: updates applied, which bias correction follows,
 // and updates skipped.
 const (
@@ -91,7 +94,7 @@ func New(cfg Config, sched Schedule, steps int, maxNorm float64, params []Param)
 	for i, p := range params {
 		if o.second[i] = -1; !o.groups[o.group[i]].muon {
 			o.second[i] = len(o.state)
-			o.state = append(o.state, StateVar{"optim.v." + p.Name, i, moment, slices.Clone(p.Shape)})
+			o.state = append(o.state, StateVar{SecondMoment + p.Name, i, moment, slices.Clone(p.Shape)})
 		}
 	}
 	o.state = append(o.state,

@@ -252,6 +252,10 @@ func (t *trainer) restore(ctx context.Context, c *checkpoint.Checkpoint, exclude
 	if err := t.fill(exclude, func(target checkpoint.Target) error { return c.Restore(ctx, target, t.deliver()) }); err != nil {
 		return err
 	}
+	if n := t.left(c, exclude); n > 0 {
+		t.logf("WARNING: the optimizer of %s was another for %d parameters, as it has second moments for them: they are left out, and its first moments go on as momentum; "+
+			"to begin with new ones set checkpoint.exclude_from_loading = [%q]", c.Path(), n, partOptimizer)
+	}
 	if slices.Contains(exclude, partTrain) {
 		p = progress{}
 	} else if p.Data != t.data {
@@ -260,6 +264,21 @@ func (t *trainer) restore(ctx context.Context, c *checkpoint.Checkpoint, exclude
 	p.Data, p.Seed, p.Excluded = t.data, t.recipe.Debug.Seed, t.recipe.Checkpoint.ExcludeFromLoading
 	t.progress = p
 	return nil
+}
+
+// left counts the second moments that a checkpoint has and the recipe's optimizer has
+// no use for.
+func (t *trainer) left(c *checkpoint.Checkpoint, exclude []string) int {
+	if slices.Contains(exclude, partOptimizer) {
+		return 0
+	}
+	n := 0
+	for _, e := range c.Entries() {
+		if strings.HasPrefix(e.Name, optim.SecondMoment) && t.state.index(e.Name) < 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // fill calls restore with the state as the target, which is made empty if there
