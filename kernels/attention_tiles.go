@@ -11,8 +11,8 @@ var attentionTable = map[string]AttentionTiles{
 	"v4":    {512, 512},
 	"v5e":   {512, 512},
 	"v5p":   {512, 1024},
-	"v6e":   {1024, 1024},
-	"tpu7x": {1024, 1024},
+	"v6e":   {512, 1024},
+	"tpu7x": {512, 1024},
 	"":      {256, 256}, // interpreted
 }
 

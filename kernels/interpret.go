@@ -149,7 +149,11 @@ func (in *interpreter) run(blk *block, e env, st state) state {
 		switch {
 		case !in.live[v] || e[v] != nil:
 		case v.op == opStore:
-			st[v.ref] = e[v.args[0]]
+			if x := e[v.args[0]]; slices.Equal(x.Shape(), st[v.ref].Shape()) {
+				st[v.ref] = x
+			} else {
+				st[v.ref] = graph.DynamicUpdateSliceDim(st[v.ref], x, 0, in.int(int(v.num)))
+			}
 		case v.op == opIf:
 			changed := stored(v.body, nil)
 			if len(changed) == 0 {

@@ -55,7 +55,8 @@ func (in *interpreter) value(v *Value, e env, st state) *graph.Value {
 	case opAt:
 		return graph.Squeeze(graph.DynamicSliceDim(in.prefetch[v.ref], 0, arg(0), 1), 0)
 	case opLoad:
-		return st[v.ref]
+		from := int(v.num)
+		return graph.SliceDim(st[v.ref], 0, from, from+v.typ.Shape[0])
 	}
 	return graphBinary[v.op](arg(0), arg(1))
 }

@@ -189,19 +189,39 @@ func (r *Ref) tile() graph.Type {
 func (r *Ref) Load() *Value {
 	if r.role == prefetched {
 		r.k.fail("load", "%q is in scalar memory; take single elements with At", r.name)
+		return r.k.add(&Value{op: opLoad, ref: r, typ: graph.T(dtype.S32, 1, 1)})
 	}
-	return r.k.add(&Value{op: opLoad, ref: r, typ: r.tile()})
+	return r.LoadRows(0, r.tile().Shape[0])
+}
+
+// LoadRows returns n rows of the block, from row from on. On a TPU from must be a
+// multiple of the native tile's rows.
+func (r *Ref) LoadRows(from, n int) *Value {
+	t := r.tile()
+	if r.role == prefetched || from < 0 || n < 1 || from+n > t.Shape[0] {
+		r.k.fail("load", "%d rows from row %d of %q, %v", n, from, r.name, t)
+		from, n = 0, 1
+	}
+	return r.k.add(&Value{op: opLoad, ref: r, num: float64(from), typ: graph.T(t.DType, n, t.Shape[len(t.Shape)-1])})
 }
 
 // Store replaces the whole block.
 func (r *Ref) Store(x *Value) {
-	if r.role != output && r.role != scratch {
-		r.k.fail("store", "%q is %v and cannot be changed", r.name, r.role)
-	}
 	if r.role != prefetched && !x.typ.Equal(r.tile()) {
 		r.k.fail("store", "%v to %q, whose tile is %v", x.typ, r.name, r.tile())
 	}
-	r.k.add(&Value{op: opStore, ref: r, args: []*Value{x}})
+	r.StoreRows(0, x)
+}
+
+// StoreRows replaces rows of the block, from row from on, which on a TPU must be a
+// multiple of the native tile's rows.
+func (r *Ref) StoreRows(from int, x *Value) {
+	if r.role != output && r.role != scratch {
+		r.k.fail("store", "%q is %v and cannot be changed", r.name, r.role)
+	} else if t := r.tile(); x.typ.DType != t.DType || x.scalar() || x.typ.Shape[1] != t.Shape[1] || from < 0 || from+x.typ.Shape[0] > t.Shape[0] {
+		r.k.fail("store", "%v to %q from row %d, whose tile is %v", x.typ, r.name, from, t)
+	}
+	r.k.add(&Value{op: opStore, ref: r, num: float64(from), args: []*Value{x}})
 }
 
 // At returns element i of a prefetched array.

@@ -27,6 +27,7 @@ func allOps() *kernels.Kernel {
 	n := k.In("n", ti, block, i, kernels.Rem(j, k.Int(2)))
 	out, whole := k.Out("out", t, block, i, j), k.Out("whole", ti, block, i, j)
 	turned := k.Out("turned", graph.T(dtype.F32, 256, 16), []int{128, 16}, j, k.Int(0))
+	halves := k.Scratch("halves", graph.T(dtype.F32, 16, 128))
 	last := k.Scratch("last", graph.T(dtype.F32, 8, 128))
 
 	a, b := x.Load(), y.Load()
@@ -45,7 +46,9 @@ func allOps() *kernels.Kernel {
 	k.If(kernels.NotEqual(j, k.Int(1)), func() { last.Store(kernels.Convert(kernels.Add(k.Iota(8, 128, 1), i), dtype.F32)) })
 	whole.Store(kernels.Rem(kernels.Div(kernels.Mul(n.Load(), k.Int(3)), kernels.Add(k.Iota(8, 128, 0), k.Int(1))), k.Int(5)))
 	k.If(kernels.Equal(i, k.Int(1)), func() {}) // nothing to do
-	turned.Store(k.Full(graph.T(dtype.F32, 128, 16), 7))
+	halves.StoreRows(8, k.Full(graph.T(dtype.F32, 8, 128), 7))
+	halves.StoreRows(0, kernels.Sub(halves.LoadRows(8, 8), k.F32(3)))
+	turned.Store(kernels.Transpose(halves.Load()))
 	return k
 }
 
@@ -113,8 +116,8 @@ func TestOpsInterpreted(t *testing.T) {
 	}
 	requireClose(t, want, got[0].Float32s(), 1e-4, "out")
 	require.Equal(t, whole, got[1].Int32s())
-	for _, v := range got[2].Float32s() {
-		require.EqualValues(t, 7, v)
+	for i, v := range got[2].Float32s() {
+		require.EqualValues(t, 4+3*(i%16/8), v)
 	}
 }
 

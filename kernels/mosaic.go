@@ -166,7 +166,7 @@ func (p *mosaicPrinter) block(b *block) {
 		}
 		switch v.op {
 		case opStore:
-			p.store(v.ref, v.args[0])
+			p.store(v, v.args[0])
 		case opIf:
 			p.line(`"stable_mosaic.scf.if"(%s) ({`, p.names[v.args[0]])
 			p.block(v.body)
@@ -180,31 +180,41 @@ func (p *mosaicPrinter) block(b *block) {
 	}
 }
 
-// zeros prints as many index constants as r has dimensions.
-func (p *mosaicPrinter) zeros(r *Ref) (names, types []string) {
-	for range r.block {
-		names = append(names, p.op("arith.constant", "", "value = 0 : index", "() -> index"))
+// start prints where in r's block a tile from a row on begins, as index constants.
+func (p *mosaicPrinter) start(r *Ref, row int) (names, types []string) {
+	for d := range r.block {
+		at := 0
+		if d == len(r.block)-2 {
+			at = row
+		}
+		names = append(names, p.op("arith.constant", "", fmt.Sprintf("value = %d : index", at), "() -> index"))
 		types = append(types, "index")
 	}
 	return names, types
 }
 
-func (p *mosaicPrinter) load(r *Ref) string {
-	at, ix := p.zeros(r)
-	whole := vector(r.typ.DType, r.block)
-	v := p.op("vector.load", p.mem(r)+", "+strings.Join(at, ", "), "", fmt.Sprintf("(%s, %s) -> %s", memref(r.typ.DType, r.block, "vmem"), strings.Join(ix, ", "), whole))
-	if len(r.block) > 2 {
-		v = p.op("vector.shape_cast", v, "", fmt.Sprintf("(%s) -> %s", whole, mlirType(r.tile())))
+func (p *mosaicPrinter) load(v *Value) string {
+	r := v.ref
+	at, ix := p.start(r, int(v.num))
+	shape := slices.Clone(r.block)
+	shape[len(shape)-2] = v.typ.Shape[0]
+	part := vector(r.typ.DType, shape)
+	name := p.op("vector.load", p.mem(r)+", "+strings.Join(at, ", "), "", fmt.Sprintf("(%s, %s) -> %s", memref(r.typ.DType, r.block, "vmem"), strings.Join(ix, ", "), part))
+	if len(shape) > 2 {
+		name = p.op("vector.shape_cast", name, "", fmt.Sprintf("(%s) -> %s", part, mlirType(v.typ)))
 	}
-	return v
+	return name
 }
 
-func (p *mosaicPrinter) store(r *Ref, x *Value) {
-	v, whole := p.names[x], vector(r.typ.DType, r.block)
+func (p *mosaicPrinter) store(op, x *Value) {
+	r, v := op.ref, p.names[x]
+	shape := slices.Clone(r.block)
+	shape[len(shape)-2] = x.typ.Shape[0]
+	whole := vector(r.typ.DType, shape)
 	if len(r.block) > 2 {
 		v = p.op("vector.shape_cast", v, "", fmt.Sprintf("(%s) -> %s", mlirType(x.typ), whole))
 	}
-	at, ix := p.zeros(r)
+	at, ix := p.start(r, int(op.num))
 	p.line(`"stable_mosaic.tpu.vector_store"(%s, %s, %s) {add = false, operandSegmentSizes = array<i32: 1, 1, %d, 0>, strides = array<i32>} : (%s, %s, %s) -> ()`,
 		v, p.mem(r), strings.Join(at, ", "), len(at), whole, memref(r.typ.DType, r.block, "vmem"), strings.Join(ix, ", "))
 }

@@ -92,7 +92,7 @@ func (p *mosaicPrinter) value(v *Value) {
 		i := p.op("arith.index_cast", x, "", "(i32) -> index")
 		r = p.op("memref.load", p.mem(v.ref)+", "+i, "", fmt.Sprintf("(%s, index) -> i32", memref(dtype.S32, v.ref.typ.Shape, "smem")))
 	case opLoad:
-		r = p.load(v.ref)
+		r = p.load(v)
 	}
 	p.names[v] = r
 }

@@ -63,7 +63,12 @@ func TestRefusedOnTPU(t *testing.T) {
 	require.ErrorContains(t, err, `kernel "double" needs 64.0 MiB of vector memory, v5p gives a kernel 57.6 MiB of its 64.0 MiB: "x" 2×16.0 MiB, "out" 2×16.0 MiB; take smaller tiles`)
 	require.NoError(t, callError(nil, on(t, "v6e"), double(8192, 1024, 4096, 1024), x(8192, 1024)), "has twice as much")
 
-	k := kernels.New("scalars")
+	k := kernels.New("rows")
+	in, to := k.In("x", x(16, 128), []int{16, 128}, k.Int(0), k.Int(0)), k.Out("out", x(8, 128), []int{8, 128}, k.Int(0), k.Int(0))
+	to.Store(in.LoadRows(4, 8))
+	require.ErrorContains(t, callError(nil, v5p, k, x(16, 128)), `kernel "rows": rows of "x" from row 4 on, which must be a multiple of 8 (the tile of f32 is 8×128)`)
+
+	k = kernels.New("scalars")
 	i := k.Grid(2, kernels.Sequential)
 	n := k.Prefetch("n", 1<<18)
 	k.Out("out", x(16, 128), []int{8, 128}, n.At(i), k.Int(0)).Store(k.Zeros(x(8, 128)))
@@ -92,6 +97,8 @@ func TestMistakesInDefinitions(t *testing.T) {
 		}, "dot: contracts 128 elements of f32[8,128] with 8 of f32[8,128]"},
 		{func(k *kernels.Kernel, i *kernels.Value, x, out, n *kernels.Ref) { x.Store(x.Load()) }, `store: "x" is input and cannot be changed`},
 		{func(k *kernels.Kernel, i *kernels.Value, x, out, n *kernels.Ref) { out.Store(k.F32(0)) }, `store: f32[] to "out", whose tile is f32[8,128]`},
+		{func(k *kernels.Kernel, i *kernels.Value, x, out, n *kernels.Ref) { x.LoadRows(4, 5) }, `load: 5 rows from row 4 of "x", f32[8,128]`},
+		{func(k *kernels.Kernel, i *kernels.Value, x, out, n *kernels.Ref) { out.StoreRows(1, x.Load()) }, `store: f32[8,128] to "out" from row 1, whose tile is f32[8,128]`},
 		{func(k *kernels.Kernel, i *kernels.Value, x, out, n *kernels.Ref) { n.Load() }, `load: "n" is in scalar memory; take single elements with At`},
 		{func(k *kernels.Kernel, i *kernels.Value, x, out, n *kernels.Ref) {
 			var inner *kernels.Value

@@ -66,8 +66,9 @@ func (k *Kernel) VMEM() int64 {
 func VMEMLimit(c mesh.Chip) int64 { return int64(vmemShare * float64(c.VMEMBytes)) }
 
 // temporaries is the memory of all tiles that the body computes, more than are
-// alive at once.
-func (k *Kernel) temporaries() (sum int64) {
+// alive at once, and of registers that are spilled.
+func (k *Kernel) temporaries() int64 {
+	sum := int64(4 << 20)
 	for v := range k.live() {
 		if len(v.typ.Shape) == 2 && v.op != opLoad {
 			t := v.typ
@@ -85,6 +86,14 @@ func (k *Kernel) check(c mesh.Chip) error {
 	for _, r := range k.windows() {
 		if msg := r.misaligned(); msg != "" {
 			return fmt.Errorf("kernel %q: %v %q %v: %s", k.name, r.role, r.name, r.typ, msg)
+		}
+	}
+	for v := range k.live() {
+		if v.op != opLoad && v.op != opStore {
+			continue
+		}
+		if m := sublanes(v.ref.typ.DType); int(v.num)%m != 0 {
+			return fmt.Errorf("kernel %q: rows of %q from row %d on, which must be a multiple of %d (the tile of %v is %d×%d)", k.name, v.ref.name, int(v.num), m, v.ref.typ.DType, m, lanes)
 		}
 	}
 	if need, limit := k.VMEM(), VMEMLimit(c); need > limit {

@@ -15,7 +15,7 @@ type Value struct {
 	blk  *block
 
 	ref  *Ref    // opLoad, opStore, opAt
-	num  float64 // opConst; opGrid: which dimension
+	num  float64 // opConst; opGrid: which dimension; opLoad, opStore: the first row
 	dim  int     // opIota, opReduce
 	cmp  compare // opCompare
 	dot  [2]int  // opDot: the contracted dimension of each operand
@@ -62,8 +62,8 @@ const (
 	opReduceMax
 	opDot
 	opAt    // an element of a prefetched array
-	opLoad  // a whole tile
-	opStore // args: tile
+	opLoad  // a tile, or rows of it
+	opStore // args: tile or rows of it
 	opIf    // args: condition
 )
 

@@ -1,6 +1,6 @@
 module attributes {stable_mosaic.version = 11 : i64} {
 "stable_mosaic.func.func"() ({
-^bb0(%arg0: i32, %arg1: i32, %arg2: memref<2xi32, #tpu.memory_space<smem>>, %arg3: memref<8x128xf32, #tpu.memory_space<vmem>>, %arg4: memref<8x128xf32, #tpu.memory_space<vmem>>, %arg5: memref<8x128xi32, #tpu.memory_space<vmem>>, %arg6: memref<8x128xf32, #tpu.memory_space<vmem>>, %arg7: memref<8x128xi32, #tpu.memory_space<vmem>>, %arg8: memref<128x16xf32, #tpu.memory_space<vmem>>, %arg9: memref<8x128xf32, #tpu.memory_space<vmem>>):
+^bb0(%arg0: i32, %arg1: i32, %arg2: memref<2xi32, #tpu.memory_space<smem>>, %arg3: memref<8x128xf32, #tpu.memory_space<vmem>>, %arg4: memref<8x128xf32, #tpu.memory_space<vmem>>, %arg5: memref<8x128xi32, #tpu.memory_space<vmem>>, %arg6: memref<8x128xf32, #tpu.memory_space<vmem>>, %arg7: memref<8x128xi32, #tpu.memory_space<vmem>>, %arg8: memref<128x16xf32, #tpu.memory_space<vmem>>, %arg9: memref<16x128xf32, #tpu.memory_space<vmem>>, %arg10: memref<8x128xf32, #tpu.memory_space<vmem>>):
 %1 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
 %2 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
 %3 = "stable_mosaic.vector.load"(%arg3, %1, %2) : (memref<8x128xf32, #tpu.memory_space<vmem>>, index, index) -> vector<8x128xf32>
@@ -80,14 +80,14 @@ module attributes {stable_mosaic.version = 11 : i64} {
 %76 = "stable_mosaic.arith.constant"() {value = dense<0x00000000> : vector<8x128xf32>} : () -> vector<8x128xf32>
 %77 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
 %78 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
-"stable_mosaic.tpu.vector_store"(%76, %arg9, %77, %78) {add = false, operandSegmentSizes = array<i32: 1, 1, 2, 0>, strides = array<i32>} : (vector<8x128xf32>, memref<8x128xf32, #tpu.memory_space<vmem>>, index, index) -> ()
+"stable_mosaic.tpu.vector_store"(%76, %arg10, %77, %78) {add = false, operandSegmentSizes = array<i32: 1, 1, 2, 0>, strides = array<i32>} : (vector<8x128xf32>, memref<8x128xf32, #tpu.memory_space<vmem>>, index, index) -> ()
 "stable_mosaic.scf.yield"() : () -> ()
 }, {
 "stable_mosaic.scf.yield"() : () -> ()
 }) : (i1) -> ()
 %79 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
 %80 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
-%81 = "stable_mosaic.vector.load"(%arg9, %79, %80) : (memref<8x128xf32, #tpu.memory_space<vmem>>, index, index) -> vector<8x128xf32>
+%81 = "stable_mosaic.vector.load"(%arg10, %79, %80) : (memref<8x128xf32, #tpu.memory_space<vmem>>, index, index) -> vector<8x128xf32>
 %82 = "stable_mosaic.arith.addf"(%73, %81) {fastmath = #arith.fastmath<none>} : (vector<8x128xf32>, vector<8x128xf32>) -> vector<8x128xf32>
 %83 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
 %84 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
@@ -101,7 +101,7 @@ module attributes {stable_mosaic.version = 11 : i64} {
 %90 = "stable_mosaic.arith.sitofp"(%89) : (vector<8x128xi32>) -> vector<8x128xf32>
 %91 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
 %92 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
-"stable_mosaic.tpu.vector_store"(%90, %arg9, %91, %92) {add = false, operandSegmentSizes = array<i32: 1, 1, 2, 0>, strides = array<i32>} : (vector<8x128xf32>, memref<8x128xf32, #tpu.memory_space<vmem>>, index, index) -> ()
+"stable_mosaic.tpu.vector_store"(%90, %arg10, %91, %92) {add = false, operandSegmentSizes = array<i32: 1, 1, 2, 0>, strides = array<i32>} : (vector<8x128xf32>, memref<8x128xf32, #tpu.memory_space<vmem>>, index, index) -> ()
 "stable_mosaic.scf.yield"() : () -> ()
 }, {
 "stable_mosaic.scf.yield"() : () -> ()
@@ -130,12 +130,28 @@ module attributes {stable_mosaic.version = 11 : i64} {
 }, {
 "stable_mosaic.scf.yield"() : () -> ()
 }) : (i1) -> ()
-%111 = "stable_mosaic.arith.constant"() {value = dense<0x40E00000> : vector<128x16xf32>} : () -> vector<128x16xf32>
-%112 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
+%111 = "stable_mosaic.arith.constant"() {value = dense<0x40E00000> : vector<8x128xf32>} : () -> vector<8x128xf32>
+%112 = "stable_mosaic.arith.constant"() {value = 8 : index} : () -> index
 %113 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
-"stable_mosaic.tpu.vector_store"(%111, %arg8, %112, %113) {add = false, operandSegmentSizes = array<i32: 1, 1, 2, 0>, strides = array<i32>} : (vector<128x16xf32>, memref<128x16xf32, #tpu.memory_space<vmem>>, index, index) -> ()
+"stable_mosaic.tpu.vector_store"(%111, %arg9, %112, %113) {add = false, operandSegmentSizes = array<i32: 1, 1, 2, 0>, strides = array<i32>} : (vector<8x128xf32>, memref<16x128xf32, #tpu.memory_space<vmem>>, index, index) -> ()
+%114 = "stable_mosaic.arith.constant"() {value = 8 : index} : () -> index
+%115 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
+%116 = "stable_mosaic.vector.load"(%arg9, %114, %115) : (memref<16x128xf32, #tpu.memory_space<vmem>>, index, index) -> vector<8x128xf32>
+%117 = "stable_mosaic.arith.constant"() {value = 0x40400000 : f32} : () -> f32
+%118 = "stable_mosaic.vector.broadcast"(%117) : (f32) -> vector<8x128xf32>
+%119 = "stable_mosaic.arith.subf"(%116, %118) {fastmath = #arith.fastmath<none>} : (vector<8x128xf32>, vector<8x128xf32>) -> vector<8x128xf32>
+%120 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
+%121 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
+"stable_mosaic.tpu.vector_store"(%119, %arg9, %120, %121) {add = false, operandSegmentSizes = array<i32: 1, 1, 2, 0>, strides = array<i32>} : (vector<8x128xf32>, memref<16x128xf32, #tpu.memory_space<vmem>>, index, index) -> ()
+%122 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
+%123 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
+%124 = "stable_mosaic.vector.load"(%arg9, %122, %123) : (memref<16x128xf32, #tpu.memory_space<vmem>>, index, index) -> vector<16x128xf32>
+%125 = "stable_mosaic.tpu.transpose"(%124) {permutation = array<i64: 1, 0>} : (vector<16x128xf32>) -> vector<128x16xf32>
+%126 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
+%127 = "stable_mosaic.arith.constant"() {value = 0 : index} : () -> index
+"stable_mosaic.tpu.vector_store"(%125, %arg8, %126, %127) {add = false, operandSegmentSizes = array<i32: 1, 1, 2, 0>, strides = array<i32>} : (vector<128x16xf32>, memref<128x16xf32, #tpu.memory_space<vmem>>, index, index) -> ()
 "stable_mosaic.func.return"() : () -> ()
-}) {dimension_semantics = [#tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<arbitrary>], function_type = (i32, i32, memref<2xi32, #tpu.memory_space<smem>>, memref<8x128xf32, #tpu.memory_space<vmem>>, memref<8x128xf32, #tpu.memory_space<vmem>>, memref<8x128xi32, #tpu.memory_space<vmem>>, memref<8x128xf32, #tpu.memory_space<vmem>>, memref<8x128xi32, #tpu.memory_space<vmem>>, memref<128x16xf32, #tpu.memory_space<vmem>>, memref<8x128xf32, #tpu.memory_space<vmem>>) -> (), iteration_bounds = array<i64: 2, 2>, scalar_prefetch = 1 : i64, scratch_operands = 1 : i64, sym_name = "all_ops", tpu.core_type = #tpu.core_type<tc>, window_params = [{transform_indices = @map0, window_bounds = array<i64: 8, 128>}, {transform_indices = @map1, window_bounds = array<i64: 8, 128>}, {transform_indices = @map2, window_bounds = array<i64: 8, 128>}, {transform_indices = @map3, window_bounds = array<i64: 8, 128>}, {transform_indices = @map4, window_bounds = array<i64: 8, 128>}, {transform_indices = @map5, window_bounds = array<i64: 128, 16>}]} : () -> ()
+}) {dimension_semantics = [#tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<arbitrary>], function_type = (i32, i32, memref<2xi32, #tpu.memory_space<smem>>, memref<8x128xf32, #tpu.memory_space<vmem>>, memref<8x128xf32, #tpu.memory_space<vmem>>, memref<8x128xi32, #tpu.memory_space<vmem>>, memref<8x128xf32, #tpu.memory_space<vmem>>, memref<8x128xi32, #tpu.memory_space<vmem>>, memref<128x16xf32, #tpu.memory_space<vmem>>, memref<16x128xf32, #tpu.memory_space<vmem>>, memref<8x128xf32, #tpu.memory_space<vmem>>) -> (), iteration_bounds = array<i64: 2, 2>, scalar_prefetch = 1 : i64, scratch_operands = 2 : i64, sym_name = "all_ops", tpu.core_type = #tpu.core_type<tc>, window_params = [{transform_indices = @map0, window_bounds = array<i64: 8, 128>}, {transform_indices = @map1, window_bounds = array<i64: 8, 128>}, {transform_indices = @map2, window_bounds = array<i64: 8, 128>}, {transform_indices = @map3, window_bounds = array<i64: 8, 128>}, {transform_indices = @map4, window_bounds = array<i64: 8, 128>}, {transform_indices = @map5, window_bounds = array<i64: 128, 16>}]} : () -> ()
 "stable_mosaic.func.func"() ({
 ^bb0(%arg0: i32, %arg1: i32, %arg2: memref<2xi32, #tpu.memory_space<smem>>):
 %1 = "stable_mosaic.arith.index_cast"(%arg0) : (i32) -> index
