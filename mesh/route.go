@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -37,20 +38,34 @@ type Side struct {
 	// Ring says that the chips are spread evenly over a direction whose links close
 	// to a ring: all of them, or every n-th.
 	Ring bool
+	// Apart is how many links lie between neighbours, at most, at least 1: of other
+	// groups so many share a link.
+	Apart int
 }
 
 // Route returns what joins the devices along an axis. It fails if there is no such
 // axis or the mesh was made from ids alone.
-func (m *Mesh) Route(axis string) (Route, error) {
-	network, err := m.Crossing(axis)
+func (m *Mesh) Route(axis string) (Route, error) { return m.RouteOver(axis) }
+
+// RouteOver is Route for devices along several axes at once, in the order in which
+// a collective lists them: the first axis is the slowest. The Axis of the result
+// has their names, joined by commas, and the number of devices of one group.
+func (m *Mesh) RouteOver(axes ...string) (Route, error) {
+	r := Route{Axis: Axis{Name: strings.Join(axes, ","), Size: 1}, Slices: 1, Hosts: 1, Cores: 1}
+	for _, axis := range axes {
+		network, err := m.Crossing(axis)
+		if err != nil {
+			return Route{}, err
+		}
+		r.Network = max(r.Network, network)
+		r.Axis.Size *= m.axes[m.index(axis)].Size
+	}
+	groups, err := m.Groups(axes...)
 	if err != nil {
 		return Route{}, err
 	}
-	i := m.index(axis)
-	r := Route{Axis: m.axes[i], Network: network, Slices: 1, Hosts: 1, Cores: 1}
-	groups, err := m.Groups(axis)
-	if err != nil {
-		return Route{}, err
+	if m.devices == nil {
+		return Route{}, errNoPlace
 	}
 	var first []DeviceInfo // of one slice
 	for _, d := range m.devices {
@@ -61,6 +76,7 @@ func (m *Mesh) Route(axis string) (Route, error) {
 	box, placed := newTorus(first)
 	var chips [3]int
 	var open [3]bool
+	apart := [3]int{1, 1, 1}
 	for _, g := range groups {
 		hosts, inSlice, cores := map[int]bool{}, map[int]bool{}, map[int]bool{}
 		var at [3]map[int]bool
@@ -83,18 +99,31 @@ func (m *Mesh) Route(axis string) (Route, error) {
 		r.Slices, r.Hosts, r.Cores = max(r.Slices, len(inSlice)), max(r.Hosts, len(hosts)), max(r.Cores, len(cores))
 		for s := range at {
 			chips[s] = max(chips[s], len(at[s]))
+			apart[s] = max(apart[s], widest(at[s]))
 			open[s] = open[s] || len(at[s]) > 1 && !even(at[s], box.extent[s+1])
 		}
 	}
 	for s, n := range chips {
 		if n > 1 {
-			r.Sides = append(r.Sides, Side{string("xyz"[s]), n, box.wraps[s+1] && !open[s]})
+			r.Sides = append(r.Sides, Side{string("xyz"[s]), n, box.wraps[s+1] && !open[s], apart[s]})
 		}
 	}
 	r.Closed = placed && r.Slices == 1 && !slices.ContainsFunc(groups, func(g []int) bool {
 		return box.hops(m.devices[g[len(g)-1]], m.devices[g[0]]) > max(1, r.Links)
 	})
 	return r, nil
+}
+
+// widest returns the largest step from a place to the next.
+func widest(places map[int]bool) int {
+	step, last := 1, -1
+	for _, p := range slices.Sorted(maps.Keys(places)) {
+		if last >= 0 {
+			step = max(step, p-last)
+		}
+		last = p
+	}
+	return step
 }
 
 // even reports whether places on a ring of so many chips are equally far apart.

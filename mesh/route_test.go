@@ -24,31 +24,31 @@ func TestRoute(t *testing.T) {
 		want     []Route // the axes' sizes are filled in
 	}{
 		{"v5e:2x4", []Axis{{"dp_shard", 2}, {"tp", 4}}, []Route{
-			{Network: ICI, Slices: 1, Hosts: 2, Cores: 1, Sides: []Side{{"y", 2, false}}, Links: 2, Closed: true},
-			{Network: IntraHost, Slices: 1, Hosts: 1, Cores: 1, Sides: []Side{{"x", 2, false}, {"y", 2, false}}, Links: 1, Closed: true},
+			{Network: ICI, Slices: 1, Hosts: 2, Cores: 1, Sides: []Side{{"y", 2, false, 2}}, Links: 2, Closed: true},
+			{Network: IntraHost, Slices: 1, Hosts: 1, Cores: 1, Sides: []Side{{"x", 2, false, 1}, {"y", 2, false, 1}}, Links: 1, Closed: true},
 		}},
 		{"v6e:16x16", []Axis{{"dp_shard", 16}, {"tp", 16}}, []Route{
-			{Network: ICI, Slices: 1, Hosts: 8, Cores: 1, Sides: []Side{{"y", 16, true}}, Links: 1, Closed: true},
-			{Network: ICI, Slices: 1, Hosts: 8, Cores: 1, Sides: []Side{{"x", 16, true}}, Links: 1, Closed: true},
+			{Network: ICI, Slices: 1, Hosts: 8, Cores: 1, Sides: []Side{{"y", 16, true, 1}}, Links: 1, Closed: true},
+			{Network: ICI, Slices: 1, Hosts: 8, Cores: 1, Sides: []Side{{"x", 16, true, 1}}, Links: 1, Closed: true},
 		}},
 		{"tpu7x:4x4x4*2", []Axis{{"dp_replicate", 2}, {"dp_shard", 16}, {"cp", 4}, {"tp", 2}}, []Route{
 			{Network: DCN, Slices: 2, Hosts: 2, Cores: 1},
-			{Network: ICI, Slices: 1, Hosts: 8, Cores: 1, Sides: []Side{{"y", 4, true}, {"z", 4, true}}, Links: 1, Closed: true},
-			{Network: ICI, Slices: 1, Hosts: 2, Cores: 1, Sides: []Side{{"x", 4, true}}, Links: 1, Closed: true},
+			{Network: ICI, Slices: 1, Hosts: 8, Cores: 1, Sides: []Side{{"y", 4, true, 1}, {"z", 4, true, 1}}, Links: 1, Closed: true},
+			{Network: ICI, Slices: 1, Hosts: 2, Cores: 1, Sides: []Side{{"x", 4, true, 1}}, Links: 1, Closed: true},
 			{Network: IntraHost, Slices: 1, Hosts: 1, Cores: 2, Closed: true},
 		}},
 		{"tpu7x:2x2x2*2", []Axis{{"pp", 4}, {"dp_shard", 4}, {"tp", 2}}, []Route{
-			{Network: DCN, Slices: 2, Hosts: 4, Cores: 1, Sides: []Side{{"z", 2, false}}, Links: 1},
-			{Network: IntraHost, Slices: 1, Hosts: 1, Cores: 1, Sides: []Side{{"x", 2, false}, {"y", 2, false}}, Links: 1, Closed: true},
+			{Network: DCN, Slices: 2, Hosts: 4, Cores: 1, Sides: []Side{{"z", 2, false, 1}}, Links: 1},
+			{Network: IntraHost, Slices: 1, Hosts: 1, Cores: 1, Sides: []Side{{"x", 2, false, 1}, {"y", 2, false, 1}}, Links: 1, Closed: true},
 			{Network: IntraHost, Slices: 1, Hosts: 1, Cores: 2, Closed: true},
 		}},
 		{"v5e:4x4", []Axis{{"dp_shard", 1}, {"tp", 16}}, []Route{
 			{Network: NoNetwork, Slices: 1, Hosts: 1, Cores: 1, Closed: true},
-			{Network: ICI, Slices: 1, Hosts: 4, Cores: 1, Sides: []Side{{"x", 4, false}, {"y", 4, false}}, Links: 1},
+			{Network: ICI, Slices: 1, Hosts: 4, Cores: 1, Sides: []Side{{"x", 4, false, 1}, {"y", 4, false, 1}}, Links: 1},
 		}},
 		{"tpu7x:4x4x4", []Axis{{"dp_shard", 32}, {"tp", 4}}, []Route{
-			{Network: ICI, Slices: 1, Hosts: 16, Cores: 1, Sides: []Side{{"x", 2, true}, {"y", 4, true}, {"z", 4, true}}, Links: 2, Closed: true},
-			{Network: IntraHost, Slices: 1, Hosts: 1, Cores: 2, Sides: []Side{{"x", 2, false}}, Links: 1, Closed: true},
+			{Network: ICI, Slices: 1, Hosts: 16, Cores: 1, Sides: []Side{{"x", 2, true, 2}, {"y", 4, true, 1}, {"z", 4, true, 1}}, Links: 2, Closed: true},
+			{Network: IntraHost, Slices: 1, Hosts: 1, Cores: 2, Sides: []Side{{"x", 2, false, 1}}, Links: 1, Closed: true},
 		}},
 	} {
 		top, err := ParseTopology(c.topology)
@@ -95,10 +95,10 @@ func TestRouteString(t *testing.T) {
 	for want, r := range map[string]Route{
 		"one device ":                   {Slices: 1, Cores: 1},
 		"2 devices of a chip same chip": {Network: IntraHost, Slices: 1, Cores: 2},
-		"2 devices of a chip, ICI x ring of 4, y line of 2 1 link":     {Network: ICI, Slices: 1, Cores: 2, Sides: []Side{{"x", 4, true}, {"y", 2, false}}, Links: 1},
-		"ICI z line of 2 up to 2 links":                                {Network: ICI, Slices: 1, Cores: 1, Sides: []Side{{"z", 2, false}}, Links: 2},
+		"2 devices of a chip, ICI x ring of 4, y line of 2 1 link":     {Network: ICI, Slices: 1, Cores: 2, Sides: []Side{{"x", 4, true, 1}, {"y", 2, false, 1}}, Links: 1},
+		"ICI z line of 2 up to 2 links":                                {Network: ICI, Slices: 1, Cores: 1, Sides: []Side{{"z", 2, false, 1}}, Links: 2},
 		"data-centre network between 2 slices ":                        {Network: DCN, Slices: 2, Cores: 1},
-		"data-centre network between 2 slices, ICI z line of 2 1 link": {Network: DCN, Slices: 2, Cores: 1, Sides: []Side{{"z", 2, false}}, Links: 1},
+		"data-centre network between 2 slices, ICI z line of 2 1 link": {Network: DCN, Slices: 2, Cores: 1, Sides: []Side{{"z", 2, false, 1}}, Links: 1},
 		"network between 3 hosts ":                                     {Network: DCN, Slices: 1, Hosts: 3, Cores: 1},
 		"inside a host ":                                               {Network: IntraHost, Slices: 1, Hosts: 1, Cores: 1},
 	} {

@@ -72,6 +72,14 @@ type descAttrsArgs struct {
 	list *namedValue
 }
 
+// topoAttrsArgs has the last two fields of descAttrsArgs the other way round.
+type topoAttrsArgs struct {
+	header
+	obj  uintptr
+	list *namedValue
+	n    uintptr
+}
+
 type onReadyArgs struct {
 	header
 	event    uintptr

@@ -60,7 +60,7 @@ var (
 	sTopoPlatform    = newSlot[stringArgs](84, "TopologyDescription_PlatformName")
 	sTopoVersion     = newSlot[stringArgs](85, "TopologyDescription_PlatformVersion")
 	sTopoDevices     = newSlot[handleListArgs](86, "TopologyDescription_GetDeviceDescriptions")
-	sTopoAttrs       = newSlot[descAttrsArgs](88, "TopologyDescription_Attributes")
+	sTopoAttrs       = newSlot[topoAttrsArgs](88, "TopologyDescription_Attributes")
 	sClientTopology  = newSlot[handleOutArgs](95, "Client_TopologyDescription")
 	sCompile         = newSlot[compileArgs](89, "Compile")
 	sExecFingerprint = newSlot[stringArgs](94, "Executable_Fingerprint")

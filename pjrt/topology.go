@@ -82,6 +82,9 @@ func (t *Topology) Close() error {
 // Name returns the name the topology was made with.
 func (t *Topology) Name() string { return t.name }
 
+// Plugin returns the plugin that made the topology.
+func (t *Topology) Plugin() *Plugin { return t.p }
+
 // Platform returns the platform name, such as "tpu".
 func (t *Topology) Platform() string { return t.platform }
 
@@ -94,7 +97,7 @@ func (t *Topology) Attributes() (map[string]any, error) {
 		return nil, err
 	}
 	defer t.fam.leave(kindCall)
-	a := &descAttrsArgs{obj: t.h}
+	a := &topoAttrsArgs{obj: t.h}
 	if err := sTopoAttrs.call(t.p, a); err != nil {
 		return nil, err
 	}

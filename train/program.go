@@ -44,11 +44,18 @@ func (m *Machine) flags(code []byte) map[string]any {
 	return f
 }
 
+// CompileOptions are the options with which a step is compiled for the devices of a
+// mesh, wherever that is done.
+func CompileOptions(m *mesh.Mesh) pjrt.CompileOptions {
+	return pjrt.CompileOptions{Partitions: m.Size(), Shardy: true, DeviceIDs: m.IDs()}
+}
+
 // Compile compiles a program for the machine, or loads it from the cache.
 func (m *Machine) Compile(mod *graph.Module) (*Compiled, error) {
 	c := &Compiled{Module: mod, machine: m}
 	code := []byte(mod.StableHLO())
-	o := pjrt.CompileOptions{Partitions: m.Mesh.Size(), Shardy: true, DeviceIDs: m.Mesh.IDs(), Flags: m.flags(code)}
+	o := CompileOptions(m.Mesh)
+	o.Flags = m.flags(code)
 	var err error
 	if m.Cache == nil {
 		c.Exe, err = m.Client.Compile(code, o)

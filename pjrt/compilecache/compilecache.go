@@ -154,7 +154,7 @@ func (c *Cache) Compile(client *pjrt.Client, code []byte, o pjrt.CompileOptions)
 		return nil, out, err
 	}
 	start := time.Now()
-	n, err := c.store(client, exe, key)
+	n, err := c.store(targetOf(client), exe.Executable, key)
 	out.StoreTime = time.Since(start)
 	if err != nil {
 		out.why("not stored: %v", err)
@@ -204,12 +204,12 @@ func (c *Cache) load(client *pjrt.Client, out *Outcome) *pjrt.LoadedExecutable {
 }
 
 // store writes a compiled program and returns its size.
-func (c *Cache) store(client *pjrt.Client, exe *pjrt.LoadedExecutable, key string) (int64, error) {
+func (c *Cache) store(t target, exe *pjrt.Executable, key string) (int64, error) {
 	blob, err := exe.Serialize()
 	if err != nil {
 		return 0, err
 	}
-	head, err := newHeader(client, exe, key)
+	head, err := newHeader(t, exe, key)
 	if err != nil {
 		return 0, err
 	}

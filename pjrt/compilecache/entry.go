@@ -34,13 +34,13 @@ type header struct {
 	Created     time.Time `json:"created"`
 }
 
-func newHeader(client *pjrt.Client, exe *pjrt.LoadedExecutable, key string) (header, error) {
+func newHeader(t target, exe *pjrt.Executable, key string) (header, error) {
 	f, err := fingerprint(exe)
 	return header{Key: key, Name: exe.Name(), Outputs: exe.NumOutputs(), Fingerprint: f,
-		Platform: client.Platform(), Plugin: client.Plugin().Path(), Created: time.Now().UTC().Truncate(time.Second)}, err
+		Platform: t.platform, Plugin: t.plugin.Path(), Created: time.Now().UTC().Truncate(time.Second)}, err
 }
 
-func fingerprint(exe *pjrt.LoadedExecutable) (string, error) {
+func fingerprint(exe *pjrt.Executable) (string, error) {
 	f, err := exe.Fingerprint()
 	if pjrt.IsUnimplemented(err) {
 		return "", nil
@@ -50,7 +50,7 @@ func fingerprint(exe *pjrt.LoadedExecutable) (string, error) {
 
 // describes reports how a loaded program differs from the one that was stored.
 func (h header) describes(exe *pjrt.LoadedExecutable) error {
-	f, err := fingerprint(exe)
+	f, err := fingerprint(exe.Executable)
 	switch {
 	case err != nil:
 		return err

@@ -14,8 +14,24 @@ type Collective struct {
 	Times int64
 }
 
-// Kind returns the kind of the collective, such as "all-gather".
-func (c Collective) Kind() string { return c.Op.Collective() }
+// Kind returns the kind of the collective, such as "all-gather". An all-reduce
+// that is fused with taking the device's part of the sum is a reduce-scatter: the
+// compiler for TPU writes those so that do not divide evenly.
+func (c Collective) Kind() string {
+	if c.Start != c.Op && c.Start.Opcode == "fusion" && c.Op.Opcode == "all-reduce" && takesPart(c.Op.Parent) {
+		return "reduce-scatter"
+	}
+	return c.Op.Collective()
+}
+
+func takesPart(c *Computation) bool {
+	for _, i := range c.Instructions {
+		if i.Opcode == "dynamic-slice" {
+			return true
+		}
+	}
+	return false
+}
 
 // Custom calls that frame a collective which the TPU compiler has fused, step by
 // step, with the computation it overlaps. The collective then stands in each of
@@ -40,6 +56,9 @@ func (m *Module) Collectives() []Collective {
 		case i.Opcode == "fusion":
 			for _, op := range fusedStarts(i) {
 				out = append(out, Collective{op, i, fusedDone(i, op), times})
+			}
+			if op := fusedWhole(i); op != nil {
+				out = append(out, Collective{op, i, nil, times})
 			}
 		case i.Collective() == "" || inside[i]:
 		case strings.HasSuffix(i.Opcode, "-start"):
@@ -101,6 +120,36 @@ func fusedStarts(f *Instruction) []*Instruction {
 		}
 	}
 	return ops
+}
+
+// fusedWhole returns the collective that a fusion does from beginning to end,
+// instead of a step of one that another fusion begins.
+func fusedWhole(f *Instruction) *Instruction {
+	if f.FusionKind != "kCustom" {
+		return nil
+	}
+	var op *Instruction
+	for _, c := range f.Called {
+		for _, i := range c.Instructions {
+			if i.Opcode == "custom-call" && strings.HasPrefix(i.CustomCallTarget, "AsyncCollective") {
+				return nil
+			}
+			if i.Collective() != "" {
+				op = i
+			}
+		}
+	}
+	if op == nil {
+		return nil
+	}
+	for _, i := range f.Parent.Instructions {
+		for _, start := range fusedStarts(i) {
+			if start.ChannelID == op.ChannelID && start.Opcode == op.Opcode {
+				return nil
+			}
+		}
+	}
+	return op
 }
 
 // fusedDone finds the fusion that ends the collective op begun by start: the

@@ -24,6 +24,7 @@ type Instruction struct {
 	Dims            []int  // the dimensions attribute: of a gather, reduce, transpose
 	FusionKind      string // such as "kLoop"
 	Dot             *DotDims
+	Conv            *Convolution
 
 	// Collectives.
 	ChannelID          int64

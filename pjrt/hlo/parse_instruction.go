@@ -25,6 +25,10 @@ func (p *parser) instruction(b []byte) (*Instruction, error) {
 			i.TupleIndex = x.int()
 		case 14:
 			i.Dims, err = appendInts(i.Dims, x)
+		case 15:
+			err = i.convolution().parseWindow(x.data)
+		case 16:
+			err = i.convolution().parseDims(x.data)
 		case 26:
 			i.ChannelID = int64(x.val)
 		case 28:
@@ -49,6 +53,8 @@ func (p *parser) instruction(b []byte) (*Instruction, error) {
 			i.ReplicaGroups = append(i.ReplicaGroups, g)
 		case 52:
 			err = i.parsePair(x.data)
+		case 61:
+			i.convolution().BatchGroups = x.int()
 		case 63:
 			i.comparison = x.str()
 		case 68:
@@ -70,6 +76,9 @@ func (p *parser) instruction(b []byte) (*Instruction, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("instruction %q: %w", i.Name, err)
+	}
+	if i.Opcode != "convolution" {
+		i.Conv = nil // windows of others
 	}
 	p.byID[i.ID] = i
 	p.links = append(p.links, l)

@@ -1,0 +1,40 @@
+package hlo
+
+import "encoding/json"
+
+// KernelCost is what the author of a tile kernel says that one call costs.
+type KernelCost struct {
+	Flops, Bytes, Transcendentals float64
+}
+
+// KernelCost returns the cost estimate of a custom call to a tile kernel, and
+// false for other instructions and for kernels without one.
+func (i *Instruction) KernelCost() (KernelCost, bool) {
+	if i.CustomCallTarget != TileKernel {
+		return KernelCost{}, false
+	}
+	var c struct {
+		Call struct {
+			Cost *struct {
+				Flops           json.Number `json:"flops"` // numbers or, as protobuf writes int64, strings
+				Bytes           json.Number `json:"bytes_accessed"`
+				Transcendentals json.Number `json:"transcendentals"`
+			} `json:"cost_estimate"`
+		} `json:"custom_call_config"`
+	}
+	if json.Unmarshal(i.BackendConfig, &c) != nil || c.Call.Cost == nil {
+		return KernelCost{}, false
+	}
+	number := func(n json.Number) float64 {
+		x, err := n.Float64()
+		if err != nil {
+			return 0
+		}
+		return x
+	}
+	e := c.Call.Cost
+	return KernelCost{number(e.Flops), number(e.Bytes), number(e.Transcendentals)}, true
+}
+
+// TileKernel is the target of custom calls to tile kernels on TPU.
+const TileKernel = "tpu_custom_call"

@@ -1,0 +1,71 @@
+package plan
+
+import (
+	"fmt"
+)
+
+// limit names what costs most of the time that a perfect machine would not take,
+// and what may help.
+func (p *Prediction) limit(s *traced, r *Report) (limit, hint string) {
+	mc, err := newMachine(s.topology.Kind)
+	if err != nil || p.Seconds == 0 {
+		return "", ""
+	}
+	useful := r.FlopsPerToken.Causal * float64(r.Tokens) / float64(r.Devices) / mc.peak
+	done := p.Flops / mc.peak
+	type cost struct {
+		seconds     float64
+		limit, hint string
+	}
+	of := func(part Part) float64 { return p.share(part) }
+	share := func(x float64) string { return fmt.Sprintf("%.0f%% of the step", 100*x/p.Seconds) }
+	again := max(0, done-useful)
+	matrix := max(0, of(Matmul)+of(Attention)+of(Experts)-done)
+	costs := []cost{
+		{of(Communication), "communication that nothing hides", waitingHint(p, s)},
+		{of(Transfers), "waiting for memory or the host", "keep fewer values in the host's memory (activation_checkpoint.offload)"},
+		{of(Bubble), "the pipeline's bubble", "more passes: a larger training.global_batch_size or a smaller local_batch_size"},
+		{again, "computing again what was not kept, and what masks throw away", againHint(s)},
+		{of(Other), "operations that are no contractions", "they are limited by memory: fewer, larger fusions, or a tile kernel"},
+		{of(Optimizer), "the optimizer's update", "more devices to a copy of the state, or more tokens a step"},
+		{matrix, "contractions below the peak of the matrix units", "larger matrices on a device: fewer tensor- or context-parallel devices, or a larger local_batch_size; attention and experts want tile kernels"},
+	}
+	best := costs[0]
+	for _, c := range costs[1:] {
+		if c.seconds > best.seconds {
+			best = c
+		}
+	}
+	if useful > best.seconds {
+		return fmt.Sprintf("the matrix units: the model's own arithmetic is %s", share(useful)), "next is " + best.limit + ", " + share(best.seconds)
+	}
+	return fmt.Sprintf("%s, %s", best.limit, share(best.seconds)), best.hint
+}
+
+// waitingHint says what would make devices wait less.
+func waitingHint(p *Prediction, s *traced) string {
+	var worst Transfer
+	for _, t := range p.Transfers {
+		if t.Exposed > worst.Exposed {
+			worst = t
+		}
+	}
+	hint := fmt.Sprintf("most is %s over %v", worst.Kind, worst.Axes)
+	switch {
+	case worst.Network == "DCN":
+		return hint + ", between slices: more tokens a step make it rarer"
+	case worst.Kind == "all-gather" || worst.Kind == "reduce-scatter":
+		if s.options.Rows*s.options.SeqLen > 0 && s.options.Passes > 1 {
+			return hint + ": a larger local_batch_size in fewer passes gathers parameters less often"
+		}
+		return hint + ": a larger local_batch_size, or fewer devices to a copy (data_parallel_replicate_degree)"
+	}
+	return hint + ": fewer devices on that axis"
+}
+
+func againHint(s *traced) string {
+	if s.options.Options.Remat.Mode != "none" {
+		return fmt.Sprintf("activation_checkpoint.mode is %q: keep more if there is room", s.options.Options.Remat.Mode)
+	}
+	return ""
+}

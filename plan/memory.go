@@ -1,0 +1,171 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"titan/graph"
+	"titan/pjrt"
+	"titan/pjrt/hlo"
+)
+
+// Memory is what a step needs of a device's memory, in bytes.
+type Memory struct {
+	Fits bool `json:"fits"`
+	// Limit is what programs can use, Needed the most in use at a time; 0 if the
+	// compiler gave up without saying.
+	Limit  int64 `json:"limit"`
+	Needed int64 `json:"needed"`
+	// Arguments are parameters, optimizer state and batch; of the Outputs the part
+	// Aliased takes over the memory of arguments. Temporaries include what is kept for
+	// the backward pass and gathered parameters. Code is the program.
+	Arguments   int64 `json:"arguments"`
+	Outputs     int64 `json:"outputs"`
+	Aliased     int64 `json:"aliased"`
+	Temporaries int64 `json:"temporaries"`
+	Code        int64 `json:"code"`
+	// Host is what a device keeps in its host's memory.
+	Host int64 `json:"host,omitempty"`
+	// Largest are the largest arrays of a device: arguments, and values that the
+	// program computes. Not all of these are alive at the same time.
+	Largest []Buffer `json:"largest"`
+	// Why says what does not fit.
+	Why string `json:"why,omitempty"`
+}
+
+// Over is by how much the step does not fit, 0 if it does or that is unknown.
+func (m *Memory) Over() int64 {
+	if m.Fits || m.Needed == 0 {
+		return 0
+	}
+	return m.Needed - m.Limit
+}
+
+// Buffer is an array on one device.
+type Buffer struct {
+	Name  string `json:"name"`
+	Shape string `json:"shape"`
+	Bytes int64  `json:"bytes"`
+	// Line wrote it; "" for arguments.
+	Line string `json:"line,omitempty"`
+	// Count is how many there are of the same name and size.
+	Count int `json:"count"`
+}
+
+// largest is how many arrays of each sort are listed.
+const largest = 5
+
+// inputs lists the arguments of the step on a device, largest first.
+func (s *traced) inputs() []Buffer {
+	var out []Buffer
+	for _, p := range s.step.Module.Inputs() {
+		t := p.Type
+		if p.Spec != nil {
+			if shape, err := p.Spec.Shard(s.mesh, t.Shape); err == nil {
+				t = graph.T(t.DType, shape...)
+			}
+		}
+		out = append(out, Buffer{Name: p.Name, Shape: t.String(), Bytes: int64(t.Bytes()), Count: 1})
+	}
+	slices.SortStableFunc(out, func(a, b Buffer) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return out
+}
+
+// compiled fills in the compiler's account of a program.
+func (m *Memory) compiled(s pjrt.MemoryStats, t *traced, program *hlo.Module) {
+	m.Arguments, m.Outputs, m.Aliased, m.Temporaries, m.Code = s.Args, s.Outputs, s.Alias, s.Temp, s.Code
+	m.Host = s.HostArgs + s.HostOutputs - s.HostAlias + s.HostTemp
+	m.Needed = max(s.Peak, s.InUse())
+	m.Fits = m.Needed <= m.Limit
+	if !m.Fits {
+		m.Why = "arguments and temporaries"
+	}
+	inputs := t.inputs()
+	m.Largest = slices.Concat(inputs[:min(largest, len(inputs))], largestValues(program))
+}
+
+// largestValues lists the largest arrays in main memory that a program computes.
+func largestValues(m *hlo.Module) []Buffer {
+	seen := map[*hlo.Instruction]bool{}
+	var out []Buffer
+	var counts []int
+	m.Walk(func(i *hlo.Instruction, _ int64) {
+		switch i.Opcode {
+		// These pass on, or write into, what others have made.
+		case "parameter", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "dynamic-update-slice", "opt-barrier":
+			return
+		}
+		if seen[i] || strings.HasSuffix(i.Opcode, "-done") || strings.HasSuffix(i.Opcode, "-update") || updates(i) {
+			return
+		}
+		seen[i] = true
+		shape := i.Shape
+		if len(shape.Elements) > 0 {
+			big := slices.MaxFunc(shape.Elements, func(a, b hlo.Shape) int { return cmp.Compare(mainMemory(a), mainMemory(b)) })
+			shape = big
+		}
+		b := Buffer{Name: operation(i), Shape: shape.Short(), Bytes: int64(mainMemory(shape)), Line: line(i)}
+		if b.Bytes == 0 {
+			return
+		}
+		if k := slices.Index(out, b); k >= 0 {
+			counts[k]++
+			return
+		}
+		out, counts = append(out, b), append(counts, 1)
+	})
+	for k := range out {
+		out[k].Count = counts[k]
+	}
+	slices.SortStableFunc(out, func(a, b Buffer) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return out[:min(largest, len(out))]
+}
+
+// updates reports whether a fusion writes into one of its operands.
+func updates(i *hlo.Instruction) bool {
+	if i.Opcode != "fusion" || len(i.Called) != 1 || i.Called[0].Root == nil {
+		return false
+	}
+	root := i.Called[0].Root
+	for root.Opcode == "bitcast" && len(root.Operands) == 1 {
+		root = root.Operands[0]
+	}
+	return root.Opcode == "dynamic-update-slice"
+}
+
+// operation names what computes a value: the Go function and the operation.
+func operation(i *hlo.Instruction) string {
+	name := i.Metadata.OpName
+	if k := strings.LastIndex(name, "call.1/"); k >= 0 {
+		name = name[k+len("call.1/"):]
+	}
+	return cmp.Or(name, i.Name)
+}
+
+func line(i *hlo.Instruction) string {
+	if i.Metadata.SourceFile == "" {
+		return ""
+	}
+	dir, base := path.Split(i.Metadata.SourceFile)
+	return fmt.Sprintf("%s:%d", path.Join(path.Base(path.Clean(dir)), base), i.Metadata.SourceLine)
+}
+
+func (m *Memory) reject(needed int64, why string) { m.Needed, m.Why = needed, why }
+
+// overflow fills in what the compiler says of a program that it found no room for.
+func (m *Memory) overflow(e *pjrt.OutOfMemory) {
+	m.Why = "arguments and temporaries"
+	if e.Memory != "" && e.Memory != "hbm" {
+		m.Why = "the " + e.Memory + " of a device, which one operation overflows"
+		return
+	}
+	m.Temporaries = e.Needed
+	m.Needed = e.Needed
+	if e.Available > 0 && e.Available < m.Limit {
+		// The compiler compares temporaries with what arguments leave.
+		m.Needed = e.Needed + m.Limit - e.Available
+	}
+}

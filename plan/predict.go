@@ -1,0 +1,145 @@
+package plan
+
+import (
+	"math"
+	"slices"
+
+	"titan/mesh"
+	"titan/pjrt/hlo"
+)
+
+// Prediction is how fast a step is expected to be.
+type Prediction struct {
+	Basis Basis `json:"basis"`
+	// Seconds is the time of a step, with the Low and High between which it is
+	// expected.
+	Seconds float64 `json:"step_seconds"`
+	Low     float64 `json:"step_seconds_low"`
+	High    float64 `json:"step_seconds_high"`
+	// Parts is what the time goes to, largest first.
+	Parts     []Share    `json:"parts"`
+	Transfers []Transfer `json:"collectives"`
+	// Flops is the arithmetic of contractions that one device does in a step, with
+	// what is computed again.
+	Flops float64 `json:"contraction_flops"`
+	// MemoryBytes go to and from the device's memory in a step, but for what is moved
+	// beside the computation.
+	MemoryBytes float64 `json:"memory_bytes"`
+	// Estimated is the part of the time that the compiler gave no cycles for, kernels
+	// without; Kernels that of tile kernels.
+	Estimated float64 `json:"estimated_seconds"`
+	Kernels   float64 `json:"kernel_seconds"`
+	// HostBytes go between a device and its host's memory.
+	HostBytes float64 `json:"host_bytes"`
+	// GuessedLoops are loops whose number of turns is not in the program.
+	GuessedLoops []string `json:"guessed_loops,omitempty"`
+}
+
+// Share is what a part of the step takes.
+type Share struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+	part    Part
+}
+
+// PredictOptions say what a program runs on.
+type PredictOptions struct {
+	// Kind is the kind of the chips, as in topologies.
+	Kind string
+	Mesh *mesh.Mesh // with placed devices
+	// Quick says that the program was compiled with little effort.
+	Quick bool
+	// Bubble is the share of a step in which a stage of a pipeline has nothing to do
+	// but computes nevertheless.
+	Bubble float64
+	// Experts says that the model has experts, which are harder to predict.
+	Experts bool
+}
+
+// Predict walks a scheduled program and adds up what a step takes: what the
+// compiler estimates for each fusion, or a roofline where it does not say; loops as
+// often as they turn; collectives by the links they use, as far as nothing is
+// computed meanwhile.
+func Predict(m *hlo.Module, o PredictOptions) (*Prediction, error) {
+	mc, err := newMachine(o.Kind)
+	if err != nil {
+		return nil, err
+	}
+	basis := Cycles
+	if o.Quick {
+		basis = Roofline
+	}
+	w := newWalker(m, mc, basis, newGroups(o.Mesh).of)
+	if m.Entry != nil {
+		w.run(m.Entry, 1, 1)
+	}
+	t := w.out
+	if o.Bubble > 0 {
+		for p := range t.parts {
+			waste := t.parts[p] * o.Bubble
+			t.parts[p] -= waste
+			t.parts[Bubble] += waste
+		}
+	}
+	p := &Prediction{Basis: basis, Seconds: t.seconds(), Flops: t.matmul, MemoryBytes: t.memory, Estimated: t.estimated, Kernels: t.kernels, HostBytes: t.hostBytes, GuessedLoops: t.loops}
+	for k, s := range t.parts {
+		if s > 0 {
+			p.Parts = append(p.Parts, Share{Part(k).String(), s, Part(k)})
+		}
+	}
+	slices.SortStableFunc(p.Parts, func(a, b Share) int { return sign(b.Seconds - a.Seconds) })
+	for _, key := range t.order {
+		p.Transfers = append(p.Transfers, *t.transfers[key])
+	}
+	slices.SortStableFunc(p.Transfers, func(a, b Transfer) int { return sign(b.Wire - a.Wire) })
+	p.spread(t, o)
+	return p, nil
+}
+
+// Relative errors of the model of time, from the steps with published times that
+// it was compared with (docs/plan.md).
+const (
+	errorCycles   = 0.10 // dense models, by cycles
+	errorRoofline = 0.15 // dense models, by rooflines
+	errorExperts  = 0.30
+	errorKernels  = 0.30 // of the time of tile kernels
+	errorHost     = 0.50 // of the time waiting for memory
+	errorLoops    = 0.25 // with loops of unknown length
+)
+
+// spread sets the bounds: independent errors, added as squares.
+func (p *Prediction) spread(t *timing, o PredictOptions) {
+	base := errorCycles
+	switch {
+	case o.Experts:
+		base = errorExperts
+	case o.Quick:
+		base = errorRoofline
+	}
+	e := math.Hypot(base*p.Seconds, errorKernels*t.kernels)
+	e = math.Hypot(e, errorHost*t.parts[Transfers])
+	if len(t.loops) > 0 {
+		e = math.Hypot(e, errorLoops*t.parts[Attention])
+	}
+	p.Low, p.High = p.Seconds-min(e, p.Seconds/2), p.Seconds+e
+}
+
+// share returns what a part takes, in seconds.
+func (p *Prediction) share(part Part) float64 {
+	for _, s := range p.Parts {
+		if s.part == part {
+			return s.Seconds
+		}
+	}
+	return 0
+}
+
+func sign(x float64) int {
+	switch {
+	case x > 0:
+		return 1
+	case x < 0:
+		return -1
+	}
+	return 0
+}

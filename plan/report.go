@@ -1,0 +1,212 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// Report is what is known of a recipe on a topology.
+type Report struct {
+	Recipe   string `json:"recipe"` // its hash
+	Model    string `json:"model"`
+	Topology string `json:"topology"`
+	Chips    int    `json:"chips"`
+	Devices  int    `json:"devices"`
+	Mesh     string `json:"mesh"`
+	// A step is Sequences of SeqLen tokens, in Passes.
+	Sequences int   `json:"sequences"`
+	SeqLen    int   `json:"seq_len"`
+	Passes    int   `json:"passes"`
+	Tokens    int64 `json:"tokens"`
+	// Effort is that of the compiler: default, or quick.
+	Effort string `json:"effort"`
+
+	Parameters    int64        `json:"parameters"`
+	Active        int64        `json:"active_parameters"` // that multiply each token
+	FlopsPerToken ByConvention `json:"flops_per_token"`
+
+	Memory  Memory      `json:"memory"`
+	Compile Compilation `json:"compile"`
+
+	// Prediction is nil if the step does not compile.
+	Prediction          *Prediction  `json:"prediction,omitempty"`
+	TokensPerSecond     float64      `json:"tokens_per_second_device,omitempty"`
+	TokensPerSecondChip float64      `json:"tokens_per_second_chip,omitempty"`
+	MFU                 ByConvention `json:"mfu_percent"`
+	// Intensity is the arithmetic of contractions for each byte of the device's memory
+	// that moves; below Ridge memory is the limit.
+	Intensity float64 `json:"flops_per_byte,omitempty"`
+	Ridge     float64 `json:"ridge_flops_per_byte,omitempty"`
+	// Limit is what costs most, Hint what may help.
+	Limit string `json:"limit,omitempty"`
+	Hint  string `json:"hint,omitempty"`
+	// Changes would make it fit; see Search.
+	Changes []Change `json:"changes,omitempty"`
+
+	slices int
+}
+
+// ByConvention is a figure by how attention is counted: its causal half, or the
+// full square.
+type ByConvention struct {
+	Causal float64 `json:"causal"`
+	Full   float64 `json:"full"`
+}
+
+// Compilation says what compiling took, in seconds.
+type Compilation struct {
+	Trace     float64 `json:"trace_seconds"`
+	Seconds   float64 `json:"seconds"`
+	Cache     string  `json:"cache"`
+	Key       string  `json:"key,omitempty"`
+	CodeBytes int64   `json:"code_bytes,omitempty"`
+}
+
+// String is the report as a table for people.
+func (r *Report) String() string {
+	var b strings.Builder
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(&b, "%-10s"+format+"\n", append([]any{what}, args...)...)
+	}
+	line("model", "%s: %s parameters, %s of them multiply a token", r.Model, thousands(r.Parameters), thousands(r.Active))
+	line("flops", "%s a token (causal), %s (full square)", si(r.FlopsPerToken.Causal), si(r.FlopsPerToken.Full))
+	line("mesh", "%s on %s, %s chips", r.Mesh, r.Topology, thousands(int64(r.Chips)))
+	passes := ""
+	if r.Passes > 1 {
+		passes = fmt.Sprintf(" in %d passes", r.Passes)
+	}
+	line("batch", "%s sequences of %s tokens%s: %s tokens a step", thousands(int64(r.Sequences)), thousands(int64(r.SeqLen)), passes, thousands(r.Tokens))
+	effort := ""
+	if r.Effort == "quick" {
+		effort = "; quick: compiled with little effort, so memory and time are rough"
+	}
+	line("compile", "traced in %.2f s; %s%s", r.Compile.Trace, cmp.Or(r.Compile.Cache, "not compiled"), effort)
+	b.WriteString(r.Memory.String())
+	if r.Prediction != nil {
+		b.WriteString(r.speed())
+	}
+	for _, c := range r.Changes {
+		line("change", "%v", c)
+	}
+	return b.String()
+}
+
+// String is what does and does not fit, and the largest arrays.
+func (m *Memory) String() string {
+	var b strings.Builder
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(&b, "%-10s"+format+"\n", append([]any{what}, args...)...)
+	}
+	switch {
+	case m.Fits:
+		line("memory", "fits: %s of %s a device, %s to spare", gib(m.Needed), gib(m.Limit), gib(m.Limit-m.Needed))
+	case m.Needed > 0:
+		line("memory", "DOES NOT FIT: %s take %s of %s a device, %s too much", m.Why, gib(m.Needed), gib(m.Limit), gib(m.Over()))
+	default:
+		line("memory", "DOES NOT FIT: %s", m.Why)
+	}
+	host := ""
+	if m.Host > 0 {
+		host = fmt.Sprintf("; in the host's memory %s", gib(m.Host))
+	}
+	if m.Temporaries > 0 {
+		line("", "arguments %s, outputs %s (%s in place), temporaries %s, code %s%s", gib(m.Arguments), gib(m.Outputs), gib(m.Aliased), gib(m.Temporaries), gib(m.Code), host)
+	} else {
+		line("", "arguments %s", gib(m.Arguments))
+	}
+	if len(m.Largest) > 0 {
+		line("largest", "arrays of a device, not all alive at a time:")
+		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		for _, x := range m.Largest {
+			count := ""
+			if x.Count > 1 {
+				count = fmt.Sprintf("%d × ", x.Count)
+			}
+			fmt.Fprintf(w, "          %s%s\t%s\t%s\t%s\n", count, gib(x.Bytes), x.Shape, x.Name, x.Line)
+		}
+		_ = w.Flush() // a strings.Builder takes everything
+	}
+	return b.String()
+}
+
+// speed is what is expected of the step.
+func (r *Report) speed() string {
+	var b strings.Builder
+	p := r.Prediction
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(&b, "%-10s"+format+"\n", append([]any{what}, args...)...)
+	}
+	if len(p.Transfers) > 0 {
+		line("sends", "a device, in a step:")
+		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(w, "          collective\taxes\tnetwork\tcount\tarrays\tsent\tlinks busy\texposed\n")
+		for _, t := range p.Transfers {
+			fmt.Fprintf(w, "          %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Kind, cmp.Or(strings.Join(t.Axes, ","), "?"), t.Network,
+				thousands(t.Count), gib(int64(t.Bytes)), gib(int64(t.Wire)), seconds(t.Seconds), seconds(t.Exposed))
+		}
+		_ = w.Flush()
+	}
+	basis := "the compiler's cycles"
+	if p.Basis == Roofline {
+		basis = "rooflines"
+	}
+	line("step", "%s predicted from %s, between %s and %s", seconds(p.Seconds), basis, seconds(p.Low), seconds(p.High))
+	line("speed", "%s tokens/s a device, %s a chip; MFU %.1f%% (causal), %.1f%% (full square)",
+		thousands(int64(r.TokensPerSecond+0.5)), thousands(int64(r.TokensPerSecondChip+0.5)), r.MFU.Causal, r.MFU.Full)
+	line("intensity", "%.0f FLOPs for each byte of memory moved; below %.0f memory is the limit", r.Intensity, r.Ridge)
+	line("breakdown", "")
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, s := range p.Parts {
+		fmt.Fprintf(w, "          %s\t%s\t%.1f%%\t\n", s.Name, seconds(s.Seconds), 100*s.Seconds/p.Seconds)
+	}
+	_ = w.Flush()
+	line("limit", "%s", r.Limit)
+	if r.Hint != "" {
+		line("hint", "%s", r.Hint)
+	}
+	if n := len(p.GuessedLoops); n > 0 {
+		line("note", "%d loops turn as often as their data says; half of the loop around them is assumed, which is what causal attention does", n)
+	}
+	return b.String()
+}
+
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// gib writes bytes in GiB, small ones in MiB.
+func gib(n int64) string {
+	if n < 1<<30 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+}
+
+// seconds writes a time in s, ms or µs.
+func seconds(x float64) string {
+	switch {
+	case x >= 1:
+		return fmt.Sprintf("%.2f s", x)
+	case x >= 1e-3:
+		return fmt.Sprintf("%.1f ms", 1e3*x)
+	}
+	return fmt.Sprintf("%.0f µs", 1e6*x)
+}
+
+// si writes a number with a decimal prefix.
+func si(x float64) string {
+	prefixes := []string{"", " k", " M", " G", " T", " P", " E"}
+	i := 0
+	for x >= 1000 && i+1 < len(prefixes) {
+		x /= 1000
+		i++
+	}
+	return fmt.Sprintf("%.4g%s", x, prefixes[i])
+}

@@ -1,0 +1,412 @@
+package plan
+
+import (
+	"math"
+	"strings"
+
+	"titan/mesh"
+	"titan/pjrt/hlo"
+)
+
+// Basis is what the time of instructions is taken from.
+type Basis string
+
+// The bases.
+const (
+	// Cycles are the compiler's own estimates for the code it made.
+	Cycles Basis = "cycles"
+	// Roofline goes by arithmetic and memory traffic, for programs compiled with
+	// little effort, whose code is not what a run would use.
+	Roofline Basis = "roofline"
+)
+
+// Transfer is the collectives of one kind over the same axes.
+type Transfer struct {
+	Kind  string   `json:"kind"`
+	Axes  []string `json:"axes"` // nil: the program does not say which devices
+	Count int64    `json:"count"`
+	// Bytes is the larger of operand and result on a device, Wire what a device
+	// sends, in a step.
+	Bytes float64 `json:"bytes"`
+	Wire  float64 `json:"wire_bytes"`
+	// Seconds is how long the links are busy with them in a step, Exposed how long
+	// devices wait for them.
+	Seconds float64 `json:"seconds"`
+	Exposed float64 `json:"exposed_seconds"`
+	// Network is the slowest that the devices meet over.
+	Network string `json:"network"`
+}
+
+// walker goes through a scheduled program and adds up its time.
+type walker struct {
+	machine machine
+	basis   Basis
+	routes  func(op *hlo.Instruction) (axes []string, r mesh.Route)
+
+	begins, whole, ends map[*hlo.Instruction][]hlo.Collective
+	traffic             *traffic
+	out                 *timing
+}
+
+// timing is the time of a step, by what it goes to.
+type timing struct {
+	parts     [numParts]float64
+	transfers map[string]*Transfer
+	order     []string
+	matmul    float64 // arithmetic of contractions
+	kernels   float64 // seconds of tile kernels
+	estimated float64 // seconds of instructions without cycles
+	loops     []string
+	hostBytes float64
+	memory    float64 // bytes to and from the device's memory
+}
+
+func (t timing) seconds() float64 {
+	s := 0.0
+	for _, x := range t.parts {
+		s += x
+	}
+	return s
+}
+
+func newWalker(m *hlo.Module, mc machine, basis Basis, routes func(*hlo.Instruction) ([]string, mesh.Route)) *walker {
+	w := &walker{machine: mc, basis: basis, routes: routes, traffic: newTraffic(), out: &timing{transfers: map[string]*Transfer{}},
+		begins: map[*hlo.Instruction][]hlo.Collective{}, whole: map[*hlo.Instruction][]hlo.Collective{}, ends: map[*hlo.Instruction][]hlo.Collective{}}
+	for _, c := range m.Collectives() {
+		if c.Done == nil {
+			w.whole[c.Start] = append(w.whole[c.Start], c)
+			continue
+		}
+		w.begins[c.Start] = append(w.begins[c.Start], c)
+		w.ends[c.Done] = append(w.ends[c.Done], c)
+	}
+	return w
+}
+
+// lane is a unit that works beside the compute unit, one thing after another.
+type lane int
+
+const (
+	laneLinks lane = iota
+	laneMemory
+	laneHost
+	laneSparse
+	numLanes
+)
+
+// pending is what a lane will have done at some time.
+type pending struct {
+	at   float64
+	lane lane
+	note *Transfer
+}
+
+// block is one execution of a computation under way.
+type block struct {
+	now   float64
+	lanes [numLanes]float64
+	open  map[*hlo.Instruction][]pending // by what waits for it
+	times float64
+	trips int64 // of the loop it is the body of
+}
+
+// begin puts work on a lane and returns when it is done.
+func (b *block) begin(l lane, seconds float64) float64 {
+	b.lanes[l] = max(b.now, b.lanes[l]) + seconds
+	return b.lanes[l]
+}
+
+// run returns the time of one execution of c, which happens times times in a
+// step; what it goes to is added to w.out.
+func (w *walker) run(c *hlo.Computation, times float64, trips int64) float64 {
+	b := &block{open: map[*hlo.Instruction][]pending{}, times: times, trips: trips}
+	for _, i := range c.Order() {
+		w.step(b, i)
+	}
+	for _, waits := range b.open { // not waited for here
+		w.wait(b, waits)
+	}
+	return b.now
+}
+
+// spend lets the compute unit work.
+func (w *walker) spend(b *block, p Part, seconds float64) {
+	b.now += seconds
+	w.out.parts[p] += seconds * b.times
+}
+
+func (w *walker) wait(b *block, waits []pending) {
+	for _, p := range waits {
+		late := p.at - b.now
+		if late <= 0 {
+			continue
+		}
+		part := Transfers
+		if p.lane == laneLinks {
+			part = Communication
+		}
+		w.spend(b, part, late)
+		if p.note != nil {
+			p.note.Exposed += late * b.times
+		}
+	}
+}
+
+func (w *walker) step(b *block, i *hlo.Instruction) {
+	if waits, ok := b.open[i]; ok {
+		delete(b.open, i)
+		w.wait(b, waits)
+	}
+	switch i.Opcode {
+	case "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "partition-id", "replica-id", "opt-barrier", "domain", "add-dependency":
+		return
+	case "while":
+		w.loop(b, i)
+		return
+	case "conditional":
+		w.branches(b, i)
+		return
+	case "call":
+		for _, c := range i.Called {
+			b.now += w.run(c, b.times, b.trips)
+		}
+		return
+	}
+	if cs := w.begins[i]; len(cs) > 0 {
+		w.compute(b, i)
+		for _, c := range cs {
+			seconds, note := w.collective(c, b.times)
+			b.open[c.Done] = append(b.open[c.Done], pending{b.begin(laneLinks, seconds), laneLinks, note})
+		}
+		return
+	}
+	if cs := w.whole[i]; len(cs) > 0 {
+		w.synchronous(b, i, cs)
+		return
+	}
+	switch {
+	case strings.HasSuffix(i.Opcode, "-start"):
+		w.asynchronous(b, i)
+	case strings.HasSuffix(i.Opcode, "-done"), strings.HasSuffix(i.Opcode, "-update"), i.Opcode == "send", i.Opcode == "recv":
+	default:
+		w.compute(b, i)
+	}
+}
+
+// synchronous is a collective that the compute unit waits for; what is fused with
+// it works meanwhile.
+func (w *walker) synchronous(b *block, i *hlo.Instruction, cs []hlo.Collective) {
+	var own float64
+	if i.Collective() == "" {
+		own = w.time(i, b)
+		w.spend(b, partOf(i), own)
+	}
+	for _, c := range cs {
+		seconds, note := w.collective(c, b.times)
+		start := max(b.now-own, b.lanes[laneLinks])
+		b.lanes[laneLinks] = start + seconds
+		w.wait(b, []pending{{start + seconds, laneLinks, note}})
+	}
+}
+
+// collective prices a collective and notes it.
+func (w *walker) collective(c hlo.Collective, times float64) (float64, *Transfer) {
+	axes, route := w.routes(c.Op)
+	bytes := size(c.Op.Shape)
+	if strings.HasSuffix(c.Op.Opcode, "-start") { // the result has the operands, too
+		bytes = 0
+		for _, e := range c.Op.Shape.Elements {
+			bytes = max(bytes, size(e))
+		}
+	}
+	operands := 0.0
+	for _, o := range c.Op.Operands {
+		operands += size(o.Shape)
+	}
+	t := collective{c.Kind(), max(bytes, operands), route}
+	seconds := w.machine.seconds(t)
+	key := t.kind + " " + strings.Join(axes, ",")
+	n := w.out.transfers[key]
+	if n == nil {
+		n = &Transfer{Kind: t.kind, Axes: axes, Network: route.Network.String()}
+		w.out.transfers[key] = n
+		w.out.order = append(w.out.order, key)
+	}
+	n.Count += int64(math.Round(times))
+	n.Bytes += t.bytes * times
+	n.Wire += t.wire() * times
+	n.Seconds += seconds * times
+	return seconds, n
+}
+
+// asynchronous is a transfer inside the device or to its host, or work of the
+// sparse cores.
+func (w *walker) asynchronous(b *block, i *hlo.Instruction) {
+	done := doneOf(i)
+	l, bytes := laneMemory, moved(i)
+	switch {
+	case onHost(i.Shape):
+		l = laneHost
+		w.out.hostBytes += bytes * b.times
+	case i.Opcode == "async-start" && !movesOnly(i):
+		l = laneSparse
+	}
+	rate := w.machine.hbm
+	if l == laneHost {
+		rate = hostBandwidth
+	}
+	at := b.begin(l, bytes/rate)
+	if done == nil {
+		done = i
+	}
+	b.open[done] = append(b.open[done], pending{at, l, nil})
+}
+
+// moved is what an asynchronous transfer carries: the smaller of its two ends.
+func moved(i *hlo.Instruction) float64 {
+	n := 0.0
+	var ends []float64
+	for _, e := range i.Shape.Elements {
+		if s := size(e); s > 1024 { // besides semaphores
+			ends = append(ends, s)
+		}
+	}
+	for k, s := range ends {
+		if k == 0 || s < n {
+			n = s
+		}
+	}
+	return n
+}
+
+func onHost(s hlo.Shape) bool {
+	const host = 5
+	found := false
+	s.Leaves(func(a hlo.Shape) { found = found || a.MemorySpace == host })
+	return found
+}
+
+// movesOnly reports whether what an async-start wraps only moves data.
+func movesOnly(i *hlo.Instruction) bool {
+	for _, c := range i.Called {
+		for _, in := range c.Instructions {
+			switch in.Opcode {
+			case "parameter", "slice", "dynamic-slice", "dynamic-update-slice", "copy", "bitcast", "tuple", "get-tuple-element", "constant":
+			default:
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// doneOf finds what waits for an asynchronous instruction.
+func doneOf(start *hlo.Instruction) *hlo.Instruction {
+	at := start
+	for _, i := range start.Parent.Order() {
+		if len(i.Operands) == 0 || i.Operands[0] != at {
+			continue
+		}
+		switch {
+		case strings.HasSuffix(i.Opcode, "-done"):
+			return i
+		case strings.HasSuffix(i.Opcode, "-update"):
+			at = i
+		}
+	}
+	return nil
+}
+
+func (w *walker) branches(b *block, i *hlo.Instruction) {
+	// Of the branches the longest is taken.
+	var longest *hlo.Computation
+	most, real := -1.0, w.out
+	for _, c := range i.Called {
+		w.out = &timing{transfers: map[string]*Transfer{}}
+		if d := w.run(c, b.times, b.trips); d > most {
+			longest, most = c, d
+		}
+	}
+	if w.out = real; longest != nil {
+		b.now += w.run(longest, b.times, b.trips)
+	}
+}
+
+// loop is a while loop: its turns one after another.
+func (w *walker) loop(b *block, i *hlo.Instruction) {
+	turns, known := i.TripCount()
+	n := float64(turns)
+	if !known {
+		n = 1
+		// The loops of unknown length that titan writes are those of attention: over
+		// as many pieces as the loop around it has turned, half of all on the mean.
+		if b.trips > 1 {
+			n = float64(b.trips+1) / 2
+		}
+		w.out.loops = append(w.out.loops, i.Name)
+	}
+	if body := i.Body(); body != nil && n > 0 {
+		b.now += n * w.run(body, b.times*n, max(1, int64(math.Round(n))))
+	}
+}
+
+// compute is an instruction of the compute unit.
+func (w *walker) compute(b *block, i *hlo.Instruction) {
+	if d := w.time(i, b); d > 0 {
+		w.spend(b, partOf(i), d)
+	}
+}
+
+// free are custom calls that take no time.
+var free = map[string]bool{
+	"AllocateBuffer": true, "Sharding": true, "ConcatBitcast": true, "SliceBitcast": true, "AssumeGatherIndicesInBound": true,
+	"Pin": true, "Unpin": true, "MoveToHost": true, "MoveToDevice": true, "AsyncCollectiveStart": true, "AsyncCollectiveDone": true,
+}
+
+// maxCycles is more than any real instruction takes: the compiler writes the
+// largest integer where it does not know.
+const maxCycles = 1 << 60
+
+// time prices an instruction.
+func (w *walker) time(i *hlo.Instruction, b *block) float64 {
+	m := w.machine
+	if i.CustomCallTarget == hlo.TileKernel {
+		d := w.kernel(b, i)
+		w.out.kernels += d * b.times
+		return d
+	}
+	if free[i.CustomCallTarget] {
+		return 0
+	}
+	fl, bytes := flops(i, 0), w.traffic.bytes(i)
+	w.out.matmul += fl * b.times
+	w.out.memory += bytes * b.times
+	if n, ok := i.EstimatedCycles(); ok && w.basis == Cycles && n >= 0 && n < maxCycles {
+		return float64(n) / m.clock
+	}
+	if i.FusionKind == "kCustom" && len(w.ends[i]) > 0 {
+		return 0 // waits only
+	}
+	d := bytes / m.hbm / memoryEfficiency
+	if fl > 0 {
+		d = max(fl/m.peak/matmulEfficiency, bytes/m.hbm)
+	}
+	w.out.estimated += d * b.times
+	return d
+}
+
+// kernel prices a tile kernel by what its author says it computes and moves.
+func (w *walker) kernel(b *block, i *hlo.Instruction) float64 {
+	efficiency := kernelOther
+	if kernelPart(i.Name) == Attention {
+		efficiency = kernelAttention
+	}
+	cost, _ := i.KernelCost()
+	bytes := cost.Bytes
+	if bytes == 0 {
+		bytes = w.traffic.bytes(i)
+	}
+	w.out.matmul += cost.Flops * b.times
+	w.out.memory += bytes * b.times
+	return max(cost.Flops/w.machine.peak/efficiency, bytes/w.machine.hbm)
+}
