@@ -162,10 +162,8 @@ func (m *Memory) overflow(e *pjrt.OutOfMemory) {
 		m.Why = "the " + e.Memory + " of a device, which one operation overflows"
 		return
 	}
-	m.Temporaries = e.Needed
+	// What the message calls temporaries has the arguments, too: it is compared with
+	// all that programs can use.
 	m.Needed = e.Needed
-	if e.Available > 0 && e.Available < m.Limit {
-		// The compiler compares temporaries with what arguments leave.
-		m.Needed = e.Needed + m.Limit - e.Available
-	}
+	m.Temporaries = max(0, e.Needed-m.Arguments)
 }
