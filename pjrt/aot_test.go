@@ -131,3 +131,12 @@ func TestCPUOutOfMemory(t *testing.T) {
 	require.True(t, errors.As(err, &oom), "%v", err)
 	require.EqualValues(t, 4<<40, oom.Needed)
 }
+
+// The attributes of a topology can be read.
+func TestTopologyAttributes(t *testing.T) {
+	topo := topology(t, "v5e:2x4", nil)
+	attrs, err := topo.Attributes()
+	require.NoError(t, err)
+	t.Log(attrs)
+	require.Less(t, len(attrs), 1000)
+}

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"titan/graph"
 	"titan/pjrt"
 	"titan/pjrt/hlo"
+	"titan/train"
 )
 
 // Memory is what a step needs of a device's memory, in bytes.
@@ -32,8 +34,9 @@ type Memory struct {
 	// Largest are the largest arrays of a device: arguments, and values that the
 	// program computes. Not all of these are alive at the same time.
 	Largest []Buffer `json:"largest"`
-	// Why says what does not fit.
-	Why string `json:"why,omitempty"`
+	// Why says what does not fit, Advice what would by estimate.
+	Why    string   `json:"why,omitempty"`
+	Advice []string `json:"advice,omitempty"`
 }
 
 // Over is by how much the step does not fit, 0 if it does or that is unknown.
@@ -166,4 +169,15 @@ func (m *Memory) overflow(e *pjrt.OutOfMemory) {
 	// all that programs can use.
 	m.Needed = e.Needed
 	m.Temporaries = max(0, e.Needed-m.Arguments)
+}
+
+// misses fills in that no policy fits into a memory budget.
+func (m *Memory) misses(e *train.BudgetError) {
+	m.Limit, m.Needed = e.Budget, e.Best.Estimate
+	if n := e.Best.Compiled; n > 0 && n < math.MaxInt64 {
+		m.Needed = n
+	}
+	m.Temporaries = max(0, m.Needed-m.Arguments)
+	m.Why = fmt.Sprintf("with the least that can be kept (%v) arguments and temporaries", e.Best.Policy)
+	m.Advice = e.Advice
 }

@@ -18,6 +18,7 @@ import (
 	"titan/configs"
 	"titan/mesh"
 	"titan/metrics"
+	"titan/models/decoder"
 	"titan/parallel"
 	"titan/pjrt"
 	"titan/pjrt/compilecache"
@@ -57,7 +58,7 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 	}
 	defer t.close()
 	out.Memory.Limit = t.memory
-	out.Memory.Arguments = s.arguments
+	out.Memory.Arguments, out.counted = s.arguments, s.counted()
 	if s.arguments > t.memory {
 		out.Memory.reject(s.arguments, "parameters, optimizer state and batch alone")
 		return out, nil
@@ -66,11 +67,16 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	o.Log("compiling for %v, %s devices", s.topology, thousands(int64(s.mesh.Size())))
-	ahead, outcome, err := s.compile(t, o)
+	ahead, outcome, err := s.fit(t, o, out)
 	out.Compile = Compilation{Trace: s.traced.Seconds(), Seconds: outcome.CompileTime.Seconds(), Cache: outcome.String(), Key: outcome.Key}
 	var oom *pjrt.OutOfMemory
-	if errors.As(err, &oom) {
+	var budget *train.BudgetError
+	switch {
+	case errors.As(err, &oom):
 		out.Memory.overflow(oom)
+		return out, nil
+	case errors.As(err, &budget):
+		out.Memory.misses(budget)
 		return out, nil
 	}
 	if err != nil {
@@ -127,6 +133,37 @@ func build(r *configs.Recipe) (*traced, error) {
 		s.arguments += b.Bytes
 	}
 	return s, nil
+}
+
+// fit compiles the step; one with a memory budget under the policy that fits into
+// it, as train does on devices.
+func (s *traced) fit(t *topology, o Options, out *Report) (*compilecache.Ahead, compilecache.Outcome, error) {
+	remat := s.recipe.ActivationCheckpoint
+	if remat.Mode != decoder.RematBudget {
+		return s.compile(t, o)
+	}
+	b, err := remat.Budget()
+	if err != nil {
+		return nil, compilecache.Outcome{}, err
+	}
+	type result struct {
+		ahead   *compilecache.Ahead
+		outcome compilecache.Outcome
+	}
+	fit, err := train.FitStep(s.options, b.Of(t.memory), true, func(step *train.Step) (train.Trial[result], error) {
+		try := *s
+		try.step = step
+		ahead, outcome, err := try.compile(t, o)
+		if err != nil {
+			return train.Trial[result]{}, err
+		}
+		return train.Trial[result]{Program: result{ahead, outcome}, InUse: ahead.Memory.InUse(), Close: func() {}}, nil
+	})
+	if err != nil {
+		return nil, compilecache.Outcome{}, err
+	}
+	s.options, s.step, out.Policy = fit.Options, fit.Step, fit.Lines()
+	return fit.Program.ahead, fit.Program.outcome, nil
 }
 
 // compile compiles the step, or takes it from the cache.

@@ -22,8 +22,7 @@ type Prediction struct {
 	// Flops is the arithmetic of contractions that one device does in a step, with
 	// what is computed again.
 	Flops float64 `json:"contraction_flops"`
-	// MemoryBytes go to and from the device's memory in a step, but for what is moved
-	// beside the computation.
+	// MemoryBytes go to and from the device's memory in a step.
 	MemoryBytes float64 `json:"memory_bytes"`
 	// Estimated is the part of the time that the compiler gave no cycles for, kernels
 	// without; Kernels that of tile kernels.

@@ -28,6 +28,8 @@ type Report struct {
 	Active        int64        `json:"active_parameters"` // that multiply each token
 	FlopsPerToken ByConvention `json:"flops_per_token"`
 
+	// Policy says how activation checkpointing was chosen within a memory budget.
+	Policy  []string    `json:"policy,omitempty"`
 	Memory  Memory      `json:"memory"`
 	Compile Compilation `json:"compile"`
 
@@ -46,7 +48,8 @@ type Report struct {
 	// Changes would make it fit; see Search.
 	Changes []Change `json:"changes,omitempty"`
 
-	slices int
+	slices  int
+	counted int64 // bytes besides arguments, by the program's own count
 }
 
 // quickMisses is by how much temporaries were larger at the compiler's default
@@ -88,7 +91,13 @@ func (r *Report) String() string {
 		effort = "; quick: compiled with little effort, so memory and time are rough"
 	}
 	line("compile", "traced in %.2f s; %s%s", r.Compile.Trace, cmp.Or(r.Compile.Cache, "not compiled"), effort)
+	for k, p := range r.Policy {
+		line([]string{"policy", ""}[min(k, 1)], "%s", p)
+	}
 	b.WriteString(r.Memory.String())
+	for _, a := range r.Memory.Advice {
+		line("advice", "%s, by estimate", a)
+	}
 	if m := r.Memory; r.Effort == "quick" && m.Fits && m.Needed+int64(quickMisses*float64(m.Temporaries)) > m.Limit {
 		line("note", "with little effort the compiler has been seen to need up to a fifth less for temporaries than it does by default: this may not fit")
 	}
@@ -124,18 +133,26 @@ func (m *Memory) String() string {
 	} else {
 		line("", "arguments %s", gib(m.Arguments))
 	}
-	if len(m.Largest) > 0 {
-		line("largest", "arrays of a device, not all alive at a time:")
-		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		for _, x := range m.Largest {
-			count := ""
-			if x.Count > 1 {
-				count = fmt.Sprintf("%d × ", x.Count)
-			}
-			fmt.Fprintf(w, "          %s%s\t%s\t%s\t%s\n", count, gib(x.Bytes), x.Shape, x.Name, x.Line)
-		}
-		_ = w.Flush() // a strings.Builder takes everything
+	b.WriteString(m.largestTable())
+	return b.String()
+}
+
+// largestTable lists the largest arrays.
+func (m *Memory) largestTable() string {
+	if len(m.Largest) == 0 {
+		return ""
 	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-10sarrays of a device, not all alive at a time:\n", "largest")
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, x := range m.Largest {
+		count := ""
+		if x.Count > 1 {
+			count = fmt.Sprintf("%d × ", x.Count)
+		}
+		fmt.Fprintf(w, "          %s%s\t%s\t%s\t%s\n", count, gib(x.Bytes), x.Shape, x.Name, x.Line)
+	}
+	_ = w.Flush() // a strings.Builder takes everything
 	return b.String()
 }
 
@@ -175,7 +192,7 @@ func (r *Report) speed() string {
 		line("hint", "%s", r.Hint)
 	}
 	if n := len(p.GuessedLoops); n > 0 {
-		line("note", "%d loops turn as often as their data says; half of the loop around them is assumed, which is what causal attention does", n)
+		line("note", "%d loops turn as often as their data says; half of the turns of the loop around them is assumed, as causal attention has", n)
 	}
 	return b.String()
 }

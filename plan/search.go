@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"titan/configs"
+	"titan/models/decoder"
 )
 
 // Change is a change of a recipe that was checked by compiling.
@@ -16,6 +17,9 @@ type Change struct {
 	// Needed is what the changed step needs of a device, in bytes; 0 if unknown.
 	Needed int64 `json:"needed"`
 	Fits   bool  `json:"fits"`
+	// Estimated says that Needed is an estimate, far above the limit: the change was
+	// not compiled.
+	Estimated bool `json:"estimated,omitempty"`
 	// TokensPerSecond is what the changed step is expected to reach on a device.
 	TokensPerSecond float64 `json:"tokens_per_second_device,omitempty"`
 }
@@ -25,6 +29,8 @@ func (c Change) String() string {
 	switch {
 	case c.Fits:
 		return fmt.Sprintf("%s: fits, %s a device, %s tokens/s predicted", s, gib(c.Needed), thousands(int64(c.TokensPerSecond+0.5)))
+	case c.Estimated:
+		return fmt.Sprintf("%s: does not fit, %s a device by estimate", s, gib(c.Needed))
 	case c.Needed > 0:
 		return fmt.Sprintf("%s: does not fit, %s a device", s, gib(c.Needed))
 	}
@@ -34,25 +40,45 @@ func (c Change) String() string {
 // mostTried bounds how many changes are compiled.
 const mostTried = 5
 
+// hopeless is by how much the estimate of a change must exceed the limit for it not
+// to be compiled.
+const hopeless = 1.1
+
 // Search looks for the change of a recipe, for which r says that it does not fit,
 // that makes it fit: what costs least speed first, each checked by compiling, until
-// one fits. load gives the recipe with further keys set.
+// one fits. Changes of which the program's own count, corrected by what the compiler
+// said of the recipe, says that they need much too much are not compiled. load
+// gives the recipe with further keys set.
 func Search(ctx context.Context, o Options, r *Report, load func(set ...string) (*configs.Recipe, error)) ([]Change, error) {
+	return search(ctx, o, r, load, Make)
+}
+
+// search is Search with another way to plan.
+func search(ctx context.Context, o Options, r *Report, load func(set ...string) (*configs.Recipe, error), plan func(context.Context, Options) (*Report, error)) ([]Change, error) {
 	var out []Change
+	tried := 0
 	for _, set := range candidates(o.Recipe, r) {
-		if len(out) == mostTried {
-			break
-		}
 		recipe, err := load(set...)
 		if err != nil { // not possible for other reasons, such as a degree that does not divide
 			continue
+		}
+		s, err := build(recipe)
+		if err != nil {
+			continue
+		}
+		if n := s.estimate(r); n > int64(hopeless*float64(r.Memory.Limit)) {
+			out = append(out, Change{Set: set, Needed: n, Estimated: true})
+			continue
+		}
+		if tried++; tried > mostTried {
+			break
 		}
 		try := o
 		try.Recipe = recipe
 		if o.Log != nil {
 			o.Log("trying %s", strings.Join(set, " "))
 		}
-		got, err := Make(ctx, try)
+		got, err := plan(ctx, try)
 		if err != nil {
 			return out, fmt.Errorf("plan: trying %s: %w", strings.Join(set, " "), err)
 		}
@@ -62,6 +88,22 @@ func Search(ctx context.Context, o Options, r *Report, load func(set ...string) 
 		}
 	}
 	return out, nil
+}
+
+// estimate is what a step needs by its own count, in which what there is besides
+// arguments is multiplied by what the count of the step of r was wrong by.
+func (s *traced) estimate(r *Report) int64 {
+	ratio := 1.0
+	if counted := r.counted; counted > 0 && r.Memory.Needed > r.Memory.Arguments {
+		ratio = float64(r.Memory.Needed-r.Memory.Arguments) / float64(counted)
+	}
+	return s.arguments + int64(ratio*float64(s.counted()))
+}
+
+// counted is what a step needs besides its arguments, by its own count.
+func (s *traced) counted() int64 {
+	f := s.step.Module.Footprint()
+	return f.InUse() - f.Arguments
 }
 
 // candidates lists changes that need less memory, those that cost least speed first:
@@ -83,8 +125,8 @@ func candidates(r *configs.Recipe, report *Report) [][]string {
 		add("parallelism.fsdp_reshard_after_forward=always")
 		least = out[len(out)-1]
 	}
-	if r.ActivationCheckpoint.Mode != "full" {
-		add("activation_checkpoint.mode=full")
+	if mode := r.ActivationCheckpoint.Mode; mode != decoder.RematFull && mode != decoder.RematBudget {
+		add("activation_checkpoint.mode=" + decoder.RematFull)
 		least = out[len(out)-1]
 	}
 	for n := batch / 2; n >= 1; n /= 2 {

@@ -173,7 +173,9 @@ func (w *walker) step(b *block, i *hlo.Instruction) {
 		return
 	}
 	if cs := w.begins[i]; len(cs) > 0 {
-		w.compute(b, i)
+		if i.Opcode == "fusion" {
+			w.compute(b, i)
+		}
 		for _, c := range cs {
 			seconds, note := w.collective(c, b.times)
 			b.open[c.Done] = append(b.open[c.Done], pending{b.begin(laneLinks, seconds), laneLinks, note})
@@ -250,6 +252,9 @@ func (w *walker) asynchronous(b *block, i *hlo.Instruction) {
 		w.out.hostBytes += bytes * b.times
 	case i.Opcode == "async-start" && !movesOnly(i):
 		l = laneSparse
+	}
+	if l != laneHost {
+		w.out.memory += bytes * b.times
 	}
 	rate := w.machine.hbm
 	if l == laneHost {

@@ -1,0 +1,60 @@
+package plan
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"titan/models/decoder"
+	"titan/pjrt"
+	"titan/pjrt/hlo"
+	"titan/train"
+)
+
+// The message with which libtpu 0.0.52 gives up.
+func TestOverflow(t *testing.T) {
+	e := &pjrt.OutOfMemory{Err: &pjrt.Error{Message: "E1000"}, Needed: 44 << 30, Available: 31 << 30, Memory: "hbm"}
+	m := Memory{Limit: 31 << 30, Arguments: 11 << 30}
+	m.overflow(e)
+	require.False(t, m.Fits)
+	require.Equal(t, int64(13<<30), m.Over())
+	require.Equal(t, int64(33<<30), m.Temporaries)
+	require.Contains(t, m.String(), "DOES NOT FIT: arguments and temporaries take 44.00 GiB of 31.00 GiB a device, 13.00 GiB too much")
+
+	e.Memory = "vmem"
+	m = Memory{Limit: 31 << 30, Arguments: 11 << 30}
+	m.overflow(e)
+	require.Zero(t, m.Needed, "that says nothing of the main memory")
+	require.Contains(t, m.String(), "DOES NOT FIT: the vmem of a device, which one operation overflows")
+}
+
+func TestBudgetMissed(t *testing.T) {
+	m := Memory{Limit: 31 << 30, Arguments: 4 << 30}
+	e := &train.BudgetError{Budget: 8 << 30, Best: train.RematTrial{Policy: decoder.ActivationCheckpoint{Mode: "full"}, Estimate: 10 << 30, Compiled: math.MaxInt64}, Advice: []string{"less"}}
+	m.misses(e)
+	require.Equal(t, int64(2<<30), m.Over(), "by estimate, if the compiler did not say")
+	e.Best.Compiled = 9 << 30
+	m.misses(e)
+	require.Equal(t, int64(1<<30), m.Over())
+	require.Equal(t, []string{"less"}, m.Advice)
+}
+
+func TestLargestValues(t *testing.T) {
+	s := newSmall()
+	stack := add(s.comp, &hlo.Instruction{Opcode: "parameter", Shape: array(1 << 20)})
+	for range 2 {
+		add(s.comp, &hlo.Instruction{Opcode: "add", Shape: array(1 << 10), Metadata: hlo.Metadata{OpName: "call.1/twice", SourceFile: "a/b/c.go", SourceLine: 7}})
+	}
+	add(s.comp, &hlo.Instruction{Opcode: "add", Shape: array(1 << 11), Metadata: hlo.Metadata{OpName: "jit/call.1/large"}})
+	vector := array(1 << 30)
+	vector.MemorySpace = 1
+	add(s.comp, &hlo.Instruction{Opcode: "add", Shape: vector})
+	f := s.computation("update")
+	add(f, &hlo.Instruction{Opcode: "dynamic-update-slice", Shape: array(1 << 20)})
+	add(s.comp, &hlo.Instruction{Opcode: "fusion", Called: []*hlo.Computation{f}, Operands: []*hlo.Instruction{stack}, Shape: array(1 << 20)})
+	require.Equal(t, []Buffer{
+		{Name: "large", Shape: "bf16[2048]", Bytes: 4096, Count: 1},
+		{Name: "twice", Shape: "bf16[1024]", Bytes: 2048, Line: "b/c.go:7", Count: 2},
+	}, largestValues(s.module), "arguments, updates in place and the vector memory are not listed")
+}
