@@ -35,8 +35,8 @@ func TestPlanIsCached(t *testing.T) {
 	require.Positive(t, first.Memory.Temporaries)
 	require.Positive(t, first.Compile.CodeBytes)
 	require.InEpsilon(t, first.Memory.Outputs, first.Memory.Aliased, 0.01, "the state is updated in place")
-	require.Positive(t, first.Prediction.share(Attention))
-	require.Positive(t, first.Prediction.share(Optimizer))
+	require.Positive(t, first.Prediction.share(Attention).Seconds)
+	require.Positive(t, first.Prediction.share(Optimizer).Seconds)
 	require.Contains(t, first.String(), "fits: ")
 
 	second, err := Make(context.Background(), o)

@@ -17,10 +17,10 @@ func (p *Prediction) limit(s *traced, r *Report) (limit, hint string) {
 		seconds     float64
 		limit, hint string
 	}
-	of := func(part Part) float64 { return p.share(part) }
+	of := func(part Part) float64 { return p.share(part).Seconds }
+	slow := func(part Part) float64 { return max(0, of(part)-p.share(part).Flops/mc.peak) }
 	share := func(x float64) string { return fmt.Sprintf("%.0f%% of the step", 100*x/p.Seconds) }
 	again := max(0, done-useful)
-	matrix := max(0, of(Matmul)+of(Attention)+of(Experts)-done)
 	costs := []cost{
 		{of(Communication), "communication that nothing hides", waitingHint(p, s)},
 		{of(Transfers), "waiting for memory or the host", "keep fewer values in the host's memory (activation_checkpoint.offload)"},
@@ -28,7 +28,9 @@ func (p *Prediction) limit(s *traced, r *Report) (limit, hint string) {
 		{again, "computing again what was not kept, and what masks throw away", againHint(s)},
 		{of(Other), "operations that are no contractions", "they are limited by memory: fewer, larger fusions, or a tile kernel"},
 		{of(Optimizer), "the optimizer's update", "more devices to a copy of the state, or more tokens a step"},
-		{matrix, "contractions below the peak of the matrix units", "larger matrices on a device: fewer tensor- or context-parallel devices, or a larger local_batch_size; attention and experts want tile kernels"},
+		{slow(Matmul), "contractions below the peak of the matrix units", "larger matrices on a device: fewer tensor- or context-parallel devices, or a larger local_batch_size"},
+		{slow(Attention), "attention, far below the peak of the matrix units", "a tile kernel; with context parallelism, fewer devices to a sequence"},
+		{slow(Experts), "routing and the experts' products below the peak of the matrix units", "a tile kernel, more tokens to an expert (local_batch_size), or fewer expert-parallel devices"},
 	}
 	best := costs[0]
 	for _, c := range costs[1:] {

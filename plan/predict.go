@@ -38,7 +38,9 @@ type Prediction struct {
 type Share struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
-	part    Part
+	// Flops is the arithmetic of contractions in it.
+	Flops float64 `json:"contraction_flops,omitempty"`
+	part  Part
 }
 
 // PredictOptions say what a program runs on.
@@ -80,10 +82,10 @@ func Predict(m *hlo.Module, o PredictOptions) (*Prediction, error) {
 			t.parts[Bubble] += waste
 		}
 	}
-	p := &Prediction{Basis: basis, Seconds: t.seconds(), Flops: t.matmul, MemoryBytes: t.memory, Estimated: t.estimated, Kernels: t.kernels, HostBytes: t.hostBytes, GuessedLoops: t.loops}
+	p := &Prediction{Basis: basis, Seconds: t.seconds(), Flops: sum(t.flops[:]), MemoryBytes: t.memory, Estimated: t.estimated, Kernels: t.kernels, HostBytes: t.hostBytes, GuessedLoops: t.loops}
 	for k, s := range t.parts {
 		if s > 0 {
-			p.Parts = append(p.Parts, Share{Part(k).String(), s, Part(k)})
+			p.Parts = append(p.Parts, Share{Part(k).String(), s, t.flops[k], Part(k)})
 		}
 	}
 	slices.SortStableFunc(p.Parts, func(a, b Share) int { return sign(b.Seconds - a.Seconds) })
@@ -123,14 +125,14 @@ func (p *Prediction) spread(t *timing, o PredictOptions) {
 	p.Low, p.High = p.Seconds-min(e, p.Seconds/2), p.Seconds+e
 }
 
-// share returns what a part takes, in seconds.
-func (p *Prediction) share(part Part) float64 {
+// share returns what a part takes.
+func (p *Prediction) share(part Part) Share {
 	for _, s := range p.Parts {
 		if s.part == part {
-			return s.Seconds
+			return s
 		}
 	}
-	return 0
+	return Share{part: part}
 }
 
 func sign(x float64) int {

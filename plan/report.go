@@ -128,9 +128,12 @@ func (m *Memory) String() string {
 	if m.Host > 0 {
 		host = fmt.Sprintf("; in the host's memory %s", gib(m.Host))
 	}
-	if m.Temporaries > 0 {
+	switch {
+	case m.Temporaries > 0 && m.Outputs == 0:
+		line("", "arguments %s, temporaries %s", gib(m.Arguments), gib(m.Temporaries))
+	case m.Temporaries > 0:
 		line("", "arguments %s, outputs %s (%s in place), temporaries %s, code %s%s", gib(m.Arguments), gib(m.Outputs), gib(m.Aliased), gib(m.Temporaries), gib(m.Code), host)
-	} else {
+	default:
 		line("", "arguments %s", gib(m.Arguments))
 	}
 	b.WriteString(m.largestTable())

@@ -53,17 +53,19 @@ type timing struct {
 	parts     [numParts]float64
 	transfers map[string]*Transfer
 	order     []string
-	matmul    float64 // arithmetic of contractions
-	kernels   float64 // seconds of tile kernels
-	estimated float64 // seconds of instructions without cycles
+	flops     [numParts]float64 // arithmetic of contractions
+	kernels   float64           // seconds of tile kernels
+	estimated float64           // seconds of instructions without cycles
 	loops     []string
 	hostBytes float64
 	memory    float64 // bytes to and from the device's memory
 }
 
-func (t timing) seconds() float64 {
+func (t timing) seconds() float64 { return sum(t.parts[:]) }
+
+func sum(xs []float64) float64 {
 	s := 0.0
-	for _, x := range t.parts {
+	for _, x := range xs {
 		s += x
 	}
 	return s
@@ -227,10 +229,14 @@ func (w *walker) collective(c hlo.Collective, times float64) (float64, *Transfer
 	}
 	t := collective{c.Kind(), max(bytes, operands), route}
 	seconds := w.machine.seconds(t)
-	key := t.kind + " " + strings.Join(axes, ",")
+	kind := t.kind
+	if kind == "all-reduce" && strings.HasSuffix(c.Op.Metadata.OpName, "/all_gather") {
+		kind = "all-reduce, to gather" // of arrays that are zero elsewhere
+	}
+	key := kind + " " + strings.Join(axes, ",")
 	n := w.out.transfers[key]
 	if n == nil {
-		n = &Transfer{Kind: t.kind, Axes: axes, Network: route.Network.String()}
+		n = &Transfer{Kind: kind, Axes: axes, Network: route.Network.String()}
 		w.out.transfers[key] = n
 		w.out.order = append(w.out.order, key)
 	}
@@ -384,7 +390,7 @@ func (w *walker) time(i *hlo.Instruction, b *block) float64 {
 		return 0
 	}
 	fl, bytes := flops(i, 0), w.traffic.bytes(i)
-	w.out.matmul += fl * b.times
+	w.out.flops[partOf(i)] += fl * b.times
 	w.out.memory += bytes * b.times
 	if n, ok := i.EstimatedCycles(); ok && w.basis == Cycles && n >= 0 && n < maxCycles {
 		return float64(n) / m.clock
@@ -411,7 +417,7 @@ func (w *walker) kernel(b *block, i *hlo.Instruction) float64 {
 	if bytes == 0 {
 		bytes = w.traffic.bytes(i)
 	}
-	w.out.matmul += cost.Flops * b.times
+	w.out.flops[kernelPart(i.Name)] += cost.Flops * b.times
 	w.out.memory += bytes * b.times
 	return max(cost.Flops/w.machine.peak/efficiency, bytes/w.machine.hbm)
 }

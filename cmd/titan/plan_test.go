@@ -1,0 +1,59 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"titan/internal/xlatest"
+	"titan/plan"
+)
+
+func TestPlanMistakes(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"plan"}, 2, "--config"},
+		{[]string{"plan", "x"}, 2, "no arguments"},
+		{[]string{"plan", "--config", "llama3_8b", "--topology", "v5e:3x3"}, 1, "titan: mesh: v5e slices do not come as v5e:3x3; the nearest valid shape is v5e:2x4\n"},
+		{[]string{"plan", "--config", "llama3_8b", "--topology", "v5:2x4"}, 1, "unknown TPU kind \"v5\""},
+		{[]string{"plan", "--config", "llama3_70b", "--topology", "v5e:4x4"}, 1, "parameters and optimizer state alone take"},
+		{[]string{"plan", "--config", "llama4"}, 1, "llama4"},
+	} {
+		code, out, errs := titan(t, c.args...)
+		require.Equal(t, c.code, code, "%v: %s", c.args, errs)
+		require.Empty(t, out)
+		require.Contains(t, errs, c.says)
+	}
+}
+
+func TestListTopologies(t *testing.T) {
+	code, out, _ := titan(t, "plan", "--list-topologies")
+	require.Zero(t, code)
+	require.Regexp(t, `(?m)^v5e +1 +197 +16 +1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16$`, out)
+	require.Regexp(t, `(?m)^tpu7x +2 +2307 +192 +1x1x1 .* 4x4x16 … sides multiples of 4, ascending, up to 9,216 chips$`, out)
+}
+
+// The plan as JSON is the report, and the second time it is not compiled.
+func TestPlanAsJSON(t *testing.T) {
+	xlatest.TPU(t)
+	t.Setenv("TITAN_COMPILE_CACHE", t.TempDir())
+	file := filepath.Join(t.TempDir(), "plan.json")
+	args := []string{"plan", "--config", "llama3_debug", "--topology", "v5e:2x2", "--quick", "--set", "training.seq_len=128", "--set", "validation.seq_len=128", "--set", "model.override.n_layers=1"}
+	code, out, errs := titan(t, append(args, "--json", file)...)
+	require.Zero(t, code, errs)
+	require.Contains(t, out, "fits: ")
+	require.Contains(t, out, "predicted from rooflines")
+	code, out, errs = titan(t, append(args, "--json", "-")...)
+	require.Zero(t, code, errs)
+	var r plan.Report
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	require.True(t, r.Memory.Fits)
+	require.Contains(t, r.Compile.Cache, "loaded from the compile cache")
+	require.Equal(t, "v5e:2x2", r.Topology)
+	require.Positive(t, r.TokensPerSecond)
+}
