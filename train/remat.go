@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"titan/models/decoder"
+	"titan/parallel"
 	"titan/pjrt"
 )
 
@@ -52,11 +53,16 @@ type BudgetError struct {
 	Advice []string // changes to the recipe that would fit, by estimate
 }
 
-func (e *BudgetError) Error() string {
-	needs, by := e.Best.Estimate, "by estimate"
-	if e.Best.Compiled > 0 && e.Best.Compiled < math.MaxInt64 {
-		needs, by = e.Best.Compiled, "as compiled"
+// needs is what the step of least memory takes, and who says so.
+func (e *BudgetError) needs() (bytes int64, by string) {
+	if c := e.Best.Compiled; c > 0 && c < math.MaxInt64 {
+		return c, "as compiled"
 	}
+	return e.Best.Estimate, "by estimate"
+}
+
+func (e *BudgetError) Error() string {
+	needs, by := e.needs()
 	s := fmt.Sprintf("train: no policy of activation checkpointing fits into %s a device: the least, %v, takes %s %s", mib(e.Budget), e.Best.Policy, mib(needs), by)
 	if needs > e.Budget {
 		s += fmt.Sprintf(", %s too much", mib(needs-e.Budget))
@@ -246,8 +252,9 @@ func (s *fitting[T]) misfit() error {
 	}
 	devices := s.steps[last].Plan.BatchDevices()
 	local := s.options.Rows / devices
+	tokens, unit := s.options.SeqLen/max(1, s.options.Mesh.AxisSize(parallel.AxisContext)), s.options.Options.Float8.TokenMultiple(s.options.Model)
 	for n := local - 1; n >= 1; n-- {
-		if local%n != 0 {
+		if local%n != 0 || n*tokens%unit != 0 {
 			continue
 		}
 		if fits(func(o *StepOptions) { o.Rows, o.Passes = n*devices, max(1, o.Passes)*(local/n) }) {

@@ -2,6 +2,8 @@ package train
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"titan/internal/recipekey"
@@ -67,6 +69,12 @@ func (t *trainer) compileStep(ctx context.Context) (err error) {
 		}
 		return Trial[*Compiled]{Program: c, InUse: m.InUse(), Close: c.Close}, nil
 	})
+	var none *BudgetError
+	if errors.As(err, &none) && t.recipe.ActivationCheckpoint.MemoryBudget != "" {
+		if needs, _ := none.needs(); needs > t.budget {
+			none.Advice = append(none.Advice, fmt.Sprintf("activation_checkpoint.memory_budget = \"%dMiB\" if devices have it", (needs+1<<20-1)>>20))
+		}
+	}
 	if err != nil {
 		return err
 	}

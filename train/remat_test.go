@@ -240,3 +240,16 @@ func TestSavedValuesSpareWork(t *testing.T) {
 		require.Equal(t, c.sends, less, "%v: communication, keeping %v", c.at, c.names)
 	}
 }
+
+// A run whose budget is too small says which would do, and with that it runs.
+func TestBudgetThatWouldDo(t *testing.T) {
+	quickly(t)
+	data := dataset(t, documents(1, 40, 5, 60)...)
+	set := []string{"mesh.devices=1", "training.steps=1", "checkpoint.enable=false", "activation_checkpoint.mode=memory_budget"}
+	err, _ := fails(t, recipe(t, data, append(set, "activation_checkpoint.memory_budget=0.2MiB")...))
+	_, rest, ok := strings.Cut(err.Error(), `activation_checkpoint.memory_budget = "`)
+	require.True(t, ok, "%v", err)
+	enough, _, _ := strings.Cut(rest, `"`)
+	_, log := run(t, recipe(t, data, append(set, "activation_checkpoint.memory_budget="+enough)...))
+	require.Contains(t, log, "<- chosen")
+}
