@@ -3,16 +3,16 @@ package kernels
 // AttentionTiles are the numbers of queries and of keys of a tile; 0 is chosen.
 type AttentionTiles struct{ Q, K int }
 
-// attentionTable has the sizes to start from, by chip. With tiles of 512 queries
-// the keys of a tile are read once for 512 operations on each byte (bf16), more
-// than any of these chips needs to be bound by arithmetic; where the vector memory
-// allows, larger ones mean fewer steps. Compiled for each chip, not measured on one.
+// attentionTable has the sizes to start from, by chip: those with the fewest
+// scheduled bundles of instructions for each pair of query and key among the sizes
+// compiled, some 450 for each step included (docs/kernels.md). Not measured on a
+// chip.
 var attentionTable = map[string]AttentionTiles{
 	"v4":    {512, 512},
 	"v5e":   {512, 512},
 	"v5p":   {512, 1024},
-	"v6e":   {512, 1024},
-	"tpu7x": {512, 1024},
+	"v6e":   {1024, 1024},
+	"tpu7x": {1024, 1024},
 	"":      {256, 256}, // interpreted
 }
 

@@ -41,7 +41,7 @@ func TestMatmulTilesFit(t *testing.T) {
 func TestAttentionTilesFit(t *testing.T) {
 	target, err := For("tpu7x")
 	require.NoError(t, err)
-	require.Equal(t, AttentionTiles{512, 1024}, AttentionTiles{}.fit(target, attentionShape{Q: 8192, T: 8192}))
-	require.Equal(t, AttentionTiles{256, 96}, AttentionTiles{}.fit(target, attentionShape{Q: 1280, T: 96}))
+	require.Equal(t, AttentionTiles{1024, 1024}, AttentionTiles{}.fit(target, attentionShape{Q: 8192, T: 8192}))
+	require.Equal(t, AttentionTiles{640, 96}, AttentionTiles{}.fit(target, attentionShape{Q: 1280, T: 96}))
 	require.Equal(t, AttentionTiles{256, 512}, AttentionTiles{Q: 256, K: 512}.fit(target, attentionShape{Q: 8192, T: 8192}))
 }
