@@ -65,6 +65,8 @@ func (p *parser) instruction(b []byte) (*Instruction, error) {
 			err = i.parseOperandAlias(x.data)
 		case 87:
 			i.ReplicaGroups, err = parseDeviceList(x.data)
+		case 93:
+			i.ReplicaGroups, err = parseMeshGroups(x.data)
 		}
 		return err
 	})
