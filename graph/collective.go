@@ -79,7 +79,7 @@ func init() {
 		},
 		flops: func(op *Op) float64 { return float64(op.operands[0].typ.Elements()) },
 		print: func(p *printer, op *Op) {
-			p.collective(op, "reduce_scatter", fmt.Sprintf("scatter_dimension = %d : i64", op.attr.(collectiveAttr).dim))
+			p.reduceScatter(op)
 		},
 	})
 	define(opAllToAll, opDef{

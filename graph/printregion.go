@@ -232,11 +232,15 @@ func manualSharding(s string, open bool) string {
 
 // collective writes a collective over the replica groups of its axes.
 func (p *printer) collective(op *Op, name, attrs string) {
-	at := op.attr.(collectiveAttr)
+	x := op.operands[0]
 	p.assign(op)
-	p.write(`"stablehlo.` + name + `"(`)
-	p.operands(op.operands)
-	p.write(") <{")
+	p.collectiveOf(op, name, attrs, p.names[x], x.typ, op.results[0].typ)
+}
+
+// collectiveOf writes the collective op with another operand, given by its name.
+func (p *printer) collectiveOf(op *Op, name, attrs, operand string, in, out Type) {
+	at := op.attr.(collectiveAttr)
+	p.write(`"stablehlo.` + name + `"(` + operand + ") <{")
 	if attrs != "" {
 		p.write(attrs + ", ")
 	}
@@ -256,8 +260,7 @@ func (p *printer) collective(op *Op, name, attrs string) {
 		p.indent--
 		p.line("})")
 	}
-	p.write(" : ")
-	p.signature(op)
+	fmt.Fprintf(&p.sb, " : (%s) -> %s", in.mlir(), out.mlir())
 }
 
 // groups lists the positions in the mesh that take part together.
