@@ -2,9 +2,9 @@ package parallel
 
 import "slices"
 
-// KeptBytes returns the bytes that a device holds throughout a step of layers'
-// parameters that are gathered once a step, in the compute type; 0 if they are
-// gathered layer by layer (Options.Reshard).
+// KeptBytes returns the bytes that a device holds throughout a pass, in a pipeline
+// throughout a step, of parameters that are gathered all at once, in the compute
+// type; 0 if they are gathered where they are used (Options.Reshard).
 func (p *Plan) KeptBytes() int64 {
 	var sum int64
 	for _, n := range p.names {

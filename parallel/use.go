@@ -6,9 +6,10 @@ import (
 	"titan/graph"
 )
 
-// keeps reports whether a parameter is gathered once a step, as a whole stack.
+// keeps reports whether a parameter is gathered by Stack, as a whole stack. In a
+// pipeline, where every micro-batch needs them, so are those of no layer.
 func (p *Plan) keeps(at placed) bool {
-	return !p.options.Reshard && at.dim > 0 && at.layers() == 1
+	return !p.options.Reshard && at.dim >= 0 && (at.layers() == 1 || p.size(AxisPipeline) > 1)
 }
 
 // of returns how a parameter lies, and how many dimensions x, which may be one
@@ -29,8 +30,8 @@ func (p *Plan) Once(x *graph.Value, name string) *graph.Value {
 	return spread(x, at.rest)
 }
 
-// Stack makes a stack of layers' parameters, or a row that is not looped over,
-// ready for the layers. What every device holds whole is marked as used by all of
+// Stack makes a stack of layers' parameters, or a row that is not looped over, and
+// in a pipeline every parameter, ready for use. What every device holds whole is marked as used by all of
 // them, so that its gradients are summed once for the stack; where parameters are
 // kept for the backward pass, they are gathered.
 func (p *Plan) Stack(x *graph.Value, name string) *graph.Value {
@@ -50,7 +51,9 @@ func (p *Plan) Stack(x *graph.Value, name string) *graph.Value {
 func (p *Plan) Weight(x *graph.Value, name string) *graph.Value {
 	at, _ := p.of(x, name)
 	if len(at.Shape)-at.layers() < 2 {
-		return x
+		// Here and not where it is used: what is broadcast there first is as large as
+		// activations, and so would be the gradients that devices add up.
+		return spread(x, at.rest)
 	}
 	return graph.WithGradIn(p.gather(x, name), p.options.Reduce)
 }

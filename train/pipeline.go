@@ -73,9 +73,7 @@ func newPipeline(b *graph.Builder, m *decoder.Model, ready map[string]*graph.Val
 func evaluated(b *graph.Builder, m *decoder.Model, in map[string]*graph.Value, o StepOptions) decoder.Loss {
 	ready := maps.Clone(in)
 	for _, p := range m.Config.Arrays() {
-		if p.Axes[0] == decoder.AxisLayer {
-			ready[p.Name] = m.Placement.Stack(in[p.Name], p.Name)
-		}
+		ready[p.Name] = m.Placement.Stack(in[p.Name], p.Name)
 	}
 	p := newPipeline(b, m, ready, o)
 	k := p.start(nil)
@@ -93,10 +91,8 @@ func pipelined(b *graph.Builder, m *decoder.Model, plan *parallel.Plan, in map[s
 		ready[p.Name] = m.Placement.Stack(in[p.Name], p.Name)
 	}
 	for i, p := range params {
-		wrt[i], used[i] = in[p.Name], plan.Once(in[p.Name], p.Name)
-		if p.Axes[0] == decoder.AxisLayer {
-			used[i] = plan.Stack(used[i], p.Name)
-		}
+		wrt[i] = in[p.Name]
+		used[i] = plan.Stack(plan.Once(wrt[i], p.Name), p.Name)
 		ready[p.Name] = used[i]
 	}
 	every := m.Placement.Sequences()

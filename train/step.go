@@ -294,7 +294,7 @@ func accumulate(b *graph.Builder, m *decoder.Model, plan *parallel.Plan, in map[
 	part := 1 / float64(max(1, o.Passes)) // of a mean over passes
 	used, wrt := maps.Clone(in), make([]*graph.Value, len(params))
 	for i, p := range params {
-		if o.Passes > 1 {
+		if o.Passes > 1 || m.Config.TieEmbeddings && p.Name == "embed" { // used more than once
 			used[p.Name] = plan.Once(in[p.Name], p.Name)
 		}
 		wrt[i] = used[p.Name]

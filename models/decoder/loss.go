@@ -115,13 +115,13 @@ func (h chunkedHead) forward(args []*graph.Value) (outs, residuals []*graph.Valu
 		}
 		return nil, ys
 	})
-	residuals = append(append(residuals, args...), ys[1:]...)
+	// The backward pass follows at once: the matrix is not gathered again for it.
+	residuals = append(append(residuals, args[0], args[1], args[2], w), ys[1:]...)
 	return ys[:1], residuals
 }
 
 func (h chunkedHead) backward(res, cts []*graph.Value) []*graph.Value {
-	x, labels, valid, stored, lse := res[0], res[1], res[2], res[3], res[4]
-	w := h.place.Gather(stored, h.name)
+	x, labels, valid, w, lse := res[0], res[1], res[2], res[3], res[4]
 	xs := []*graph.Value{x, labels, graph.Mul(cts[0], valid), lse}
 	if h.chunks == 1 {
 		xs = append(xs, res[5])
