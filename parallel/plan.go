@@ -148,3 +148,39 @@ func (p *Plan) Bytes(elemSize int) int64 {
 	}
 	return sum
 }
+
+// Use is what devices do to use a parameter. Elements are those of one device: of a
+// stack over layers, of all the layers that it has.
+type Use struct {
+	Stack  bool
+	Gather []string // axes over which it is gathered, and its gradient scattered
+	Copies []string // axes along which devices hold equal copies, whose gradients are summed
+	// Kept: it is gathered for all uses at once.
+	Kept          bool
+	Stored, Whole int64 // elements before and after it is gathered
+	Matrix        bool  // used in the compute type; else in its own, f32
+}
+
+// Use returns how a parameter is used; the zero Use if there is none of that name.
+func (p *Plan) Use(name string) Use {
+	at, ok := p.params[name]
+	if !ok {
+		return Use{}
+	}
+	u := Use{
+		Stack: at.layers() == 1, Gather: slices.Clone(at.shard), Copies: slices.Clone(at.rest), Kept: p.keeps(at),
+		Stored: 1, Matrix: len(at.Shape)-at.layers() >= 2,
+	}
+	for _, d := range at.Shape {
+		u.Stored *= int64(d)
+	}
+	u.Stored /= int64(p.size(at.spec.Axes()...))
+	u.Whole = u.Stored * int64(p.size(at.shard...))
+	return u
+}
+
+// Names returns the names of the parameters.
+func (p *Plan) Names() []string { return slices.Clone(p.names) }
+
+// Options returns how parameters are used.
+func (p *Plan) Options() Options { return p.options }

@@ -297,7 +297,9 @@ func accumulate(b *graph.Builder, m *decoder.Model, plan *parallel.Plan, in map[
 		if o.Passes > 1 || m.Config.TieEmbeddings && p.Name == "embed" { // used more than once
 			used[p.Name] = plan.Once(in[p.Name], p.Name)
 		}
-		wrt[i] = used[p.Name]
+		if wrt[i] = in[p.Name]; o.Passes > 1 {
+			wrt[i] = used[p.Name]
+		}
 	}
 	pass := func(batch map[string]*graph.Value) []*graph.Value {
 		l := m.Loss(b, used, batchOf(batch))
