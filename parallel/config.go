@@ -125,7 +125,10 @@ func (c Config) Axes(devices int) ([]mesh.Axis, error) {
 // Left names devices of which other degrees have taken some: "the 8 devices" or
 // "the 4 of 8 devices that other degrees leave".
 func Left(left, devices int) string {
-	if left == devices {
+	switch {
+	case left == devices && devices == 1:
+		return "the only device"
+	case left == devices:
 		return fmt.Sprintf("the %d devices", devices)
 	}
 	return fmt.Sprintf("the %d of %d devices that other degrees leave", left, devices)

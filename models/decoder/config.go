@@ -123,7 +123,7 @@ func (c *Config) Validate() error {
 		if m.HiddenDim < 1 {
 			bad("moe_hidden_dim is %d and must be positive", m.HiddenDim)
 		}
-		if len(sparse) == 0 {
+		if len(sparse) == 0 && m.Experts > 0 {
 			bad("mlp_only_layers and decoder_sparse_step leave no layer with experts: use a dense model")
 		}
 		for _, l := range m.MLPOnlyLayers {
