@@ -20,6 +20,9 @@ type Attention struct {
 	// Causal says that Hi is about the query's own place. It changes only what the
 	// cost is thought to be.
 	Causal bool
+	// Apart computes q's gradient and those of K and V by kernels of their own, as
+	// is done anyway where the sums of whole sequences exceed the vector memory.
+	Apart  bool
 	Target Target
 	Tiles  AttentionTiles
 }
@@ -136,11 +139,26 @@ func (a Attention) Backward(lse, delta, ct *graph.Value) (dq, dk, dv *graph.Valu
 	p := a.plan(s)
 	row := func(x *graph.Value) *graph.Value { return graph.Reshape(x, s.G, s.R, 1, s.Q) }
 	rest := []*graph.Value{a.rows(a.Lo), a.rows(a.Hi), a.Q, a.K, a.V, ct, row(lse), row(delta)}
+	if k := attentionGrad(s, s.queryTiles()*s.keyTiles()); a.together(k, s) {
+		v := p.byKey()
+		d := k.Call(a.Target, append(v.operands(p), rest...)...)
+		whole := func(x *graph.Value, like *graph.Value) *graph.Value { return graph.Reshape(x, like.Shape()...) }
+		return whole(d[0], a.Q), whole(d[1], a.K), whole(d[2], a.V)
+	}
 	v := p.byQuery()
 	dq = attentionGradQ(s, v.most).Call(a.Target, append(v.operands(p), rest...)...)[0]
 	v = p.byKey()
 	d := attentionGradKV(s, v.most).Call(a.Target, append(v.operands(p), rest...)...)
 	return dq, d[0], d[1]
+}
+
+// together says whether k, which gives all gradients at once, has room on the
+// target, with six tiles of scores on the way.
+func (a Attention) together(k *Kernel, s attentionShape) bool {
+	if a.Apart || a.Target.Chip == nil {
+		return !a.Apart
+	}
+	return k.VMEM()+6*4*int64(s.tiles.Q*s.tiles.K) <= VMEMLimit(*a.Target.Chip)
 }
 
 func (a Attention) rows(x *graph.Value) *graph.Value {

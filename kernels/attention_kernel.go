@@ -21,17 +21,30 @@ type attentionParts struct {
 	ct, lse, delta *Ref
 }
 
+// attentionKind is what a kernel of attention computes.
+type attentionKind uint8
+
+const (
+	forward attentionKind = iota // visits by query
+	gradQ                        // by query
+	gradKV                       // by key
+	both                         // gradients of q, k and v: by key, which is free
+)
+
 // newAttention defines the grid, v being the innermost dimension or, for the
 // gradient of keys, r. Operands: the number of visits; the tile of queries and of
 // keys of each; first, last, sure and until of attentionPlan; lo, hi [B, 1, Q]; q,
 // k, v; and, for gradients, ct, lse and delta [G, R, 1, Q].
-func newAttention(name string, s attentionShape, visits int, byKey, gradient bool) *attentionParts {
+func newAttention(name string, s attentionShape, visits int, of attentionKind) *attentionParts {
 	k := New(name)
 	p := &attentionParts{k: k, s: s}
 	p.g = k.Grid(s.G, Parallel)
-	if byKey {
+	switch of {
+	case gradKV:
 		p.v, p.r = k.DynamicGrid(visits, s.expected()), k.Grid(s.R, Sequential)
-	} else {
+	case both:
+		p.r, p.v = k.Grid(s.R, Sequential), k.DynamicGrid(visits, s.expected())
+	default:
 		p.r, p.v = k.Grid(s.R, Parallel), k.DynamicGrid(visits, s.expected())
 	}
 	p.queries, p.keys = k.Prefetch("query_tile", visits+1), k.Prefetch("key_tile", visits+1)
@@ -46,7 +59,7 @@ func newAttention(name string, s attentionShape, visits int, byKey, gradient boo
 	begin := Mul(p.key, k.Int(tk))
 	p.all = And(LessEqual(sure.At(at), begin), LessEqual(Add(begin, k.Int(tk)), until.At(at)))
 	key := p.key
-	if !byKey { // keys that are not seen are not copied: the index stays what it was
+	if of == forward || of == gradQ { // keys that are not seen are not copied: the index stays what it was
 		key = Max(Min(Max(p.key, first.At(at)), last.At(at)), zero)
 	}
 	p.lo = k.In("lo", graph.T(dtype.S32, s.B, 1, s.Q), []int{1, 1, tq}, row, zero, p.query)
@@ -55,7 +68,7 @@ func newAttention(name string, s attentionShape, visits int, byKey, gradient boo
 	p.q = k.In("q", heads, []int{1, 1, tq, s.H}, p.g, p.r, p.query, zero)
 	p.kk = k.In("k", whole, []int{1, tk, s.H}, p.g, key, zero)
 	p.vv = k.In("v", whole, []int{1, tk, s.H}, p.g, key, zero)
-	if gradient {
+	if of != forward {
 		rows := graph.T(dtype.F32, s.G, s.R, 1, s.Q)
 		p.ct = k.In("ct", heads, []int{1, 1, tq, s.H}, p.g, p.r, p.query, zero)
 		p.lse = k.In("lse", rows, []int{1, 1, 1, tq}, p.g, p.r, zero, p.query)
@@ -93,7 +106,7 @@ func (p *attentionParts) cost(products int) *Kernel {
 
 // attentionForward gives out [G, R, Q, h] and lse [G, R, 1, Q].
 func attentionForward(s attentionShape, visits int, as dtype.DType) *Kernel {
-	p := newAttention("attention", s, visits, false, false)
+	p := newAttention("attention", s, visits, forward)
 	k, tq, zero := p.k, s.tiles.Q, p.k.Int(0)
 	out := k.Out("out", graph.T(as, s.G, s.R, s.Q, s.H), []int{1, 1, tq, s.H}, p.g, p.r, p.query, zero)
 	lse := k.Out("lse", graph.T(dtype.F32, s.G, s.R, 1, s.Q), []int{1, 1, 1, tq}, p.g, p.r, zero, p.query)
@@ -141,7 +154,7 @@ func (p *attentionParts) gradients(mask *Value) (e, ds *Value) {
 
 // attentionGradQ gives q's cotangent, f32 [G, R, Q, h].
 func attentionGradQ(s attentionShape, visits int) *Kernel {
-	p := newAttention("attention_gradient_q", s, visits, false, true)
+	p := newAttention("attention_gradient_q", s, visits, gradQ)
 	k, tq := p.k, s.tiles.Q
 	out := k.Out("dq", graph.T(dtype.F32, s.G, s.R, s.Q, s.H), []int{1, 1, tq, s.H}, p.g, p.r, p.query, k.Int(0))
 	whole := graph.T(dtype.F32, s.H, tq)
@@ -158,7 +171,7 @@ func attentionGradQ(s attentionShape, visits int) *Kernel {
 
 // attentionGradKV gives the cotangents of k and v, f32 [G, T, h].
 func attentionGradKV(s attentionShape, visits int) *Kernel {
-	p := newAttention("attention_gradient_kv", s, visits, true, true)
+	p := newAttention("attention_gradient_kv", s, visits, gradKV)
 	k, t, tile := p.k, graph.T(dtype.F32, s.G, s.T, s.H), graph.T(dtype.F32, s.tiles.K, s.H)
 	block := []int{1, s.tiles.K, s.H}
 	dk := k.Out("dk", t, block, p.g, p.key, k.Int(0))
@@ -179,4 +192,50 @@ func attentionGradKV(s attentionShape, visits int) *Kernel {
 		dv.Store(sumV.Load())
 	})
 	return p.cost(4)
+}
+
+// attentionGrad gives the cotangents of q [G, R, Q/tile, tile, h], k and v [G,
+// T/tile, tile, h], f32, at once, with one computation of the scores. Those of a
+// head of q, and of k and v, are in vector memory whole while they are summed, so
+// that it is for sequences that fit there.
+func attentionGrad(s attentionShape, visits int) *Kernel {
+	p := newAttention("attention_gradient", s, visits, both)
+	k, nq, nk, h := p.k, s.queryTiles(), s.keyTiles(), s.H
+	zero := k.Int(0)
+	sums := func(name string, shape, block []int, index ...*Value) *Ref {
+		return k.Out(name, graph.T(dtype.F32, shape...), block, index...)
+	}
+	dq := sums("dq", []int{s.G, s.R, nq, s.tiles.Q, h}, []int{1, 1, nq, s.tiles.Q, h}, p.g, p.r, zero, zero, zero)
+	dk := sums("dk", []int{s.G, nk, s.tiles.K, h}, []int{1, nk, s.tiles.K, h}, p.g, zero, zero, zero)
+	dv := sums("dv", []int{s.G, nk, s.tiles.K, h}, []int{1, nk, s.tiles.K, h}, p.g, zero, zero, zero)
+	clear := func(r *Ref, n int) {
+		for i := range n {
+			t := r.sheetOf(n, k.Int(i))
+			t.Store(k.Zeros(t.tile()))
+		}
+	}
+	k.If(Equal(p.v, zero), func() { clear(dq, nq) })
+	k.If(And(Equal(p.v, zero), Equal(p.r, zero)), func() {
+		clear(dk, nk)
+		clear(dv, nk)
+	})
+	add := func(r *Ref, n int, at, x *Value) {
+		t := r.sheetOf(n, at)
+		t.Store(Add(t.Load(), x))
+	}
+	p.each(func(mask *Value) {
+		e, ds := p.gradients(mask)
+		add(dv, nk, p.key, Dot(e, 1, p.ct.Load(), 0))
+		add(dk, nk, p.key, Dot(ds, 1, p.q.Load(), 0))
+		add(dq, nq, p.query, Transpose(Dot(p.kk.Load(), 0, ds, 0)))
+	})
+	return p.cost(5)
+}
+
+// sheetOf is r's sheet i, or r where there is one of them only.
+func (r *Ref) sheetOf(n int, i *Value) *Ref {
+	if n == 1 {
+		return r
+	}
+	return r.Sheet(i)
 }

@@ -18,6 +18,7 @@ type attentionCase struct {
 	B, G, R, Q, T, h int
 	tiles            kernels.AttentionTiles
 	causal, packed   bool
+	apart            bool
 }
 
 func (c attentionCase) program(t *testing.T, d dtype.DType, target kernels.Target) string {
@@ -33,7 +34,7 @@ func (c attentionCase) program(t *testing.T, d dtype.DType, target kernels.Targe
 		if c.causal {
 			in.Places = b.Iota(graph.T(dtype.S32, c.Q), 0)
 		}
-		a := kernels.Attention{Q: q, K: k, V: v, Causal: c.causal, Target: target, Tiles: c.tiles}
+		a := kernels.Attention{Q: q, K: k, V: v, Causal: c.causal, Apart: c.apart, Target: target, Tiles: c.tiles}
 		if c.packed || c.causal {
 			a.Lo, a.Hi = kernels.KeyIntervals(b, c.Q, c.T, in)
 		}
@@ -128,9 +129,10 @@ func TestAttentionIsThePlainOne(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, c := range []attentionCase{
 		{B: 2, G: 4, R: 2, Q: 16, T: 16, h: 4, tiles: kernels.AttentionTiles{Q: 4, K: 8}, causal: true, packed: true},
+		{B: 2, G: 4, R: 2, Q: 16, T: 16, h: 4, tiles: kernels.AttentionTiles{Q: 4, K: 8}, causal: true, packed: true, apart: true},
 		{B: 1, G: 2, R: 3, Q: 12, T: 12, h: 5, tiles: kernels.AttentionTiles{Q: 6, K: 3}, causal: true},
 		{B: 2, G: 2, R: 1, Q: 8, T: 24, h: 4, tiles: kernels.AttentionTiles{Q: 4, K: 4}, packed: true},
-		{B: 1, G: 2, R: 2, Q: 8, T: 6, h: 4, tiles: kernels.AttentionTiles{Q: 2, K: 3}},
+		{B: 1, G: 2, R: 2, Q: 8, T: 6, h: 4, tiles: kernels.AttentionTiles{Q: 2, K: 3}, apart: true},
 		{B: 1, G: 1, R: 2, Q: 10, T: 10, h: 3, causal: true, packed: true}, // one tile
 	} {
 		x := xlatest.Compile(t, cpu, c.program(t, dtype.F32, strict), 1)

@@ -22,7 +22,7 @@ func (k *Kernel) Cost() Cost {
 		}
 	}
 	for _, r := range k.windows() {
-		c.Bytes += float64(k.copies(r)) * float64(r.tile().Bytes())
+		c.Bytes += float64(k.copies(r)) * float64(r.sheets()*r.tile().Bytes())
 	}
 	return c
 }

@@ -130,7 +130,15 @@ func (in *interpreter) starts(r *Ref, e env) []*graph.Value {
 }
 
 func (in *interpreter) block(array *graph.Value, r *Ref, at []*graph.Value) *graph.Value {
-	return graph.Reshape(graph.DynamicSlice(array, r.block, at...), r.tile().Shape...)
+	return graph.Reshape(graph.DynamicSlice(array, r.block, at...), r.held()...)
+}
+
+// held is the shape in which the interpreter holds a block: a tile, or its sheets.
+func (r *Ref) held() []int {
+	if r.sheets() > 1 {
+		return r.block[len(r.block)-3:]
+	}
+	return r.tile().Shape
 }
 
 // poison returns tile, poisoned if the block is not that of the step before.
@@ -149,11 +157,7 @@ func (in *interpreter) run(blk *block, e env, st state) state {
 		switch {
 		case !in.live[v] || e[v] != nil:
 		case v.op == opStore:
-			if x := e[v.args[0]]; slices.Equal(x.Shape(), st[v.ref].Shape()) {
-				st[v.ref] = x
-			} else {
-				st[v.ref] = graph.DynamicUpdateSliceDim(st[v.ref], x, 0, in.int(int(v.num)))
-			}
+			st[v.ref] = in.store(v, e, st[v.ref])
 		case v.op == opIf:
 			changed := stored(v.body, nil)
 			if len(changed) == 0 {
@@ -196,4 +200,17 @@ func copied[M ~map[K]V, K comparable, V any](m M) M {
 		c[k] = v
 	}
 	return c
+}
+
+// store returns what a block is after v has stored to it.
+func (in *interpreter) store(v *Value, e env, old *graph.Value) *graph.Value {
+	x := e[v.args[0]]
+	switch {
+	case v.ref.sheets() > 1:
+		x = graph.Reshape(x, append([]int{1}, x.Shape()...)...)
+		return graph.DynamicUpdateSlice(old, x, e[v.args[1]], in.int(int(v.num)), in.int(0))
+	case slices.Equal(x.Shape(), old.Shape()):
+		return x
+	}
+	return graph.DynamicUpdateSliceDim(old, x, 0, in.int(int(v.num)))
 }

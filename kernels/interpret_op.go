@@ -55,8 +55,11 @@ func (in *interpreter) value(v *Value, e env, st state) *graph.Value {
 	case opAt:
 		return graph.Squeeze(graph.DynamicSliceDim(in.prefetch[v.ref], 0, arg(0), 1), 0)
 	case opLoad:
-		from := int(v.num)
-		return graph.SliceDim(st[v.ref], 0, from, from+v.typ.Shape[0])
+		from, tile := int(v.num), st[v.ref]
+		if v.ref.sheets() > 1 {
+			tile = graph.Reshape(graph.DynamicSliceDim(tile, 0, arg(0), 1), v.ref.tile().Shape...)
+		}
+		return graph.SliceDim(tile, 0, from, from+v.typ.Shape[0])
 	}
 	return graphBinary[v.op](arg(0), arg(1))
 }

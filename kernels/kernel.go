@@ -64,6 +64,8 @@ type Ref struct {
 	typ   graph.Type // whole array
 	block []int
 	index []*Value // in blocks, one for each dimension
+	sheet *Value   // the one meant, of a block with several
+	whole *Ref     // what this is a sheet of
 }
 
 // New begins a kernel; the name appears in profiles.
@@ -104,8 +106,8 @@ func (k *Kernel) Prefetch(name string, n int) *Ref {
 }
 
 // In adds an input array. At each step the kernel sees the block at index (s32
-// scalars, counted in blocks), which has size 1 in all but the last two
-// dimensions.
+// scalars, counted in blocks). It is one tile, with size 1 in all but the last two
+// dimensions, or several, called sheets, along the dimension before those.
 func (k *Kernel) In(name string, t graph.Type, block []int, index ...*Value) *Ref {
 	return k.ref(&Ref{role: input, name: name, typ: t, block: block, index: index})
 }
@@ -155,8 +157,8 @@ func (r *Ref) check() string {
 		switch {
 		case b < 1 || r.typ.Shape[i]%b != 0:
 			return fmt.Sprintf("dimension %d of %d is no multiple of the block's %d", i, r.typ.Shape[i], b)
-		case i < n-2 && b != 1:
-			return fmt.Sprintf("the block has %d in dimension %d; all but the last two must be 1", b, i)
+		case i < n-3 && b != 1:
+			return fmt.Sprintf("the block has %d in dimension %d; all but the last three must be 1", b, i)
 		}
 	}
 	for i, ix := range r.index {
@@ -185,11 +187,43 @@ func (r *Ref) tile() graph.Type {
 	return graph.T(r.typ.DType, r.block[max(0, len(r.block)-2):]...)
 }
 
+// sheets is the number of tiles of a block.
+func (r *Ref) sheets() int {
+	if n := len(r.block); n > 2 {
+		return r.block[n-3]
+	}
+	return 1
+}
+
+// Sheet returns tile i, an s32 scalar, of a block of several.
+func (r *Ref) Sheet(i *Value) *Ref {
+	if r.sheets() == 1 || !i.typ.Equal(graph.T(dtype.S32)) {
+		r.k.fail("sheet", "%v of %q, whose block %v has %d", i.typ, r.name, r.block, r.sheets())
+		return r
+	}
+	s := *r
+	s.sheet, s.whole = i, r
+	return &s
+}
+
+// access records a load or store of rows of r's tile.
+func (r *Ref) access(v *Value) *Value {
+	v.ref = r
+	switch {
+	case r.sheet != nil:
+		v.args = append(v.args, r.sheet)
+		v.ref = r.whole
+	case r.sheets() > 1:
+		r.k.fail(v.op.String(), "the block of %q has %d sheets; take one with Sheet", r.name, r.sheets())
+	}
+	return r.k.add(v)
+}
+
 // Load returns the whole block as a tile.
 func (r *Ref) Load() *Value {
 	if r.role == prefetched {
 		r.k.fail("load", "%q is in scalar memory; take single elements with At", r.name)
-		return r.k.add(&Value{op: opLoad, ref: r, typ: graph.T(dtype.S32, 1, 1)})
+		return r.access(&Value{op: opLoad, typ: graph.T(dtype.S32, 1, 1)})
 	}
 	return r.LoadRows(0, r.tile().Shape[0])
 }
@@ -202,7 +236,7 @@ func (r *Ref) LoadRows(from, n int) *Value {
 		r.k.fail("load", "%d rows from row %d of %q, %v", n, from, r.name, t)
 		from, n = 0, 1
 	}
-	return r.k.add(&Value{op: opLoad, ref: r, num: float64(from), typ: graph.T(t.DType, n, t.Shape[len(t.Shape)-1])})
+	return r.access(&Value{op: opLoad, num: float64(from), typ: graph.T(t.DType, n, t.Shape[len(t.Shape)-1])})
 }
 
 // Store replaces the whole block.
@@ -221,7 +255,7 @@ func (r *Ref) StoreRows(from int, x *Value) {
 	} else if t := r.tile(); x.typ.DType != t.DType || x.scalar() || x.typ.Shape[1] != t.Shape[1] || from < 0 || from+x.typ.Shape[0] > t.Shape[0] {
 		r.k.fail("store", "%v to %q from row %d, whose tile is %v", x.typ, r.name, from, t)
 	}
-	r.k.add(&Value{op: opStore, ref: r, num: float64(from), args: []*Value{x}})
+	r.access(&Value{op: opStore, num: float64(from), args: []*Value{x}})
 }
 
 // At returns element i of a prefetched array.

@@ -34,18 +34,18 @@ func TestKernelsAtProductionLevel(t *testing.T) {
 			}
 		}
 	}
-	attention := func(S int, wrt ...int) func(kernels.Target) ([]graph.Type, func([]*graph.Value) []*graph.Value) {
+	attention := func(S int, gradients, apart bool) func(kernels.Target) ([]graph.Type, func([]*graph.Value) []*graph.Value) {
 		return func(target kernels.Target) ([]graph.Type, func([]*graph.Value) []*graph.Value) {
 			q, kv := graph.T(dtype.BF16, 4, 16, S, 128), graph.T(dtype.BF16, 4, S, 128)
 			return []graph.Type{q, kv, kv, q, graph.T(dtype.S32, 1, S)}, func(x []*graph.Value) []*graph.Value {
 				b := x[0].Builder()
-				a := kernels.Attention{Q: x[0], K: x[1], V: x[2], Causal: true, Target: target}
+				a := kernels.Attention{Q: x[0], K: x[1], V: x[2], Causal: true, Apart: apart, Target: target}
 				a.Lo, a.Hi = kernels.KeyIntervals(b, S, S, kernels.Intervals{Places: b.Iota(graph.T(dtype.S32, S), 0), QSegments: x[4], KSegments: x[4]})
 				out := kernels.FlashAttention(a)
-				if len(wrt) == 0 {
+				if !gradients {
 					return []*graph.Value{out}
 				}
-				return graph.VJP([]*graph.Value{out}, x[3:4], []*graph.Value{x[wrt[0]]})
+				return graph.VJP([]*graph.Value{out}, x[3:4], x[:3])
 			}
 		}
 	}
@@ -55,8 +55,8 @@ func TestKernelsAtProductionLevel(t *testing.T) {
 			make func(kernels.Target) ([]graph.Type, func([]*graph.Value) []*graph.Value)
 		}{
 			{"product", grouped()}, {"gradient of lhs", grouped(0)}, {"gradient of rhs", grouped(1)},
-			{"attention 4k", attention(4096)}, {"gradient of q 4k", attention(4096, 0)}, {"gradient of k 4k", attention(4096, 1)},
-			{"attention 32k", attention(32768)}, {"gradient of k 32k", attention(32768, 1)},
+			{"attention 4k", attention(4096, false, false)}, {"gradients 4k", attention(4096, true, false)}, {"gradients apart 4k", attention(4096, true, true)},
+			{"attention 32k", attention(32768, false, false)}, {"gradients 32k", attention(32768, true, false)},
 		} {
 			t.Run(s.kind+" "+c.name, func(t *testing.T) {
 				types, f := c.make(on(t, s.kind))

@@ -180,24 +180,39 @@ func (p *mosaicPrinter) block(b *block) {
 	}
 }
 
-// start prints where in r's block a tile from a row on begins, as index constants.
-func (p *mosaicPrinter) start(r *Ref, row int) (names, types []string) {
-	for d := range r.block {
+// start prints where in its block the tile that v loads or stores begins.
+func (p *mosaicPrinter) start(v *Value) (names, types []string) {
+	n := len(v.ref.block)
+	for d := range n {
 		at := 0
-		if d == len(r.block)-2 {
-			at = row
+		if d == n-2 {
+			at = int(v.num)
 		}
-		names = append(names, p.op("arith.constant", "", fmt.Sprintf("value = %d : index", at), "() -> index"))
-		types = append(types, "index")
+		name := ""
+		if d == n-3 && v.ref.sheets() > 1 {
+			name = p.op("arith.index_cast", p.names[v.args[len(v.args)-1]], "", "(i32) -> index")
+		} else {
+			name = p.op("arith.constant", "", fmt.Sprintf("value = %d : index", at), "() -> index")
+		}
+		names, types = append(names, name), append(types, "index")
 	}
 	return names, types
 }
 
+// part is the shape of n rows of a tile, with as many dimensions as the block.
+func (r *Ref) part(n int) []int {
+	shape := make([]int, len(r.block))
+	for i := range shape {
+		shape[i] = 1
+	}
+	copy(shape[len(shape)-2:], []int{n, r.block[len(shape)-1]})
+	return shape
+}
+
 func (p *mosaicPrinter) load(v *Value) string {
 	r := v.ref
-	at, ix := p.start(r, int(v.num))
-	shape := slices.Clone(r.block)
-	shape[len(shape)-2] = v.typ.Shape[0]
+	at, ix := p.start(v)
+	shape := r.part(v.typ.Shape[0])
 	part := vector(r.typ.DType, shape)
 	name := p.op("vector.load", p.mem(r)+", "+strings.Join(at, ", "), "", fmt.Sprintf("(%s, %s) -> %s", memref(r.typ.DType, r.block, "vmem"), strings.Join(ix, ", "), part))
 	if len(shape) > 2 {
@@ -208,13 +223,12 @@ func (p *mosaicPrinter) load(v *Value) string {
 
 func (p *mosaicPrinter) store(op, x *Value) {
 	r, v := op.ref, p.names[x]
-	shape := slices.Clone(r.block)
-	shape[len(shape)-2] = x.typ.Shape[0]
+	shape := r.part(x.typ.Shape[0])
 	whole := vector(r.typ.DType, shape)
 	if len(r.block) > 2 {
 		v = p.op("vector.shape_cast", v, "", fmt.Sprintf("(%s) -> %s", mlirType(x.typ), whole))
 	}
-	at, ix := p.start(r, int(op.num))
+	at, ix := p.start(op)
 	p.line(`"stable_mosaic.tpu.vector_store"(%s, %s, %s) {add = false, operandSegmentSizes = array<i32: 1, 1, %d, 0>, strides = array<i32>} : (%s, %s, %s) -> ()`,
 		v, p.mem(r), strings.Join(at, ", "), len(at), whole, memref(r.typ.DType, r.block, "vmem"), strings.Join(ix, ", "))
 }

@@ -111,8 +111,12 @@ func TestMistakesInDefinitions(t *testing.T) {
 		}, `input: "y" of type f32[16,128]: dimension 0 of 16 is no multiple of the block's 5`},
 		{func(k *kernels.Kernel, i *kernels.Value, x, out, n *kernels.Ref) { k.In("y", tt, []int{8, 128}, i) }, "1 indices for 2 dimensions"},
 		{func(k *kernels.Kernel, i *kernels.Value, x, out, n *kernels.Ref) {
-			k.In("y", graph.T(dtype.F32, 4, 16, 128), []int{2, 16, 128}, i, i, i)
-		}, "the block has 2 in dimension 0; all but the last two must be 1"},
+			k.In("y", graph.T(dtype.F32, 4, 1, 16, 128), []int{2, 1, 16, 128}, i, i, i, i)
+		}, "the block has 2 in dimension 0; all but the last three must be 1"},
+		{func(k *kernels.Kernel, i *kernels.Value, x, out, n *kernels.Ref) {
+			k.In("y", graph.T(dtype.F32, 4, 16, 128), []int{2, 16, 128}, i, i, i).Load()
+		}, `load: the block of "y" has 2 sheets; take one with Sheet`},
+		{func(k *kernels.Kernel, i *kernels.Value, x, out, n *kernels.Ref) { x.Sheet(i).Load() }, `sheet: s32[] of "x", whose block [8 128] has 1`},
 		{func(k *kernels.Kernel, i *kernels.Value, x, out, n *kernels.Ref) {
 			k.In("y", graph.T(dtype.S32, 1, 1), []int{1, 1}, i, k.F32(0))
 		}, "index 1 is no s32 scalar made of grid steps, constants and prefetched values"},

@@ -54,7 +54,7 @@ func footprint(t graph.Type) int64 {
 func (k *Kernel) VMEM() int64 {
 	var sum int64
 	for _, r := range k.windows() {
-		sum += buffers * footprint(r.tile())
+		sum += buffers * int64(r.sheets()) * footprint(r.tile())
 	}
 	for _, r := range k.refs[scratch] {
 		sum += footprint(r.typ)
@@ -125,7 +125,7 @@ func (r *Ref) misaligned() string {
 func (k *Kernel) largest() string {
 	var parts []string
 	for _, r := range k.windows() {
-		parts = append(parts, fmt.Sprintf("%q 2×%s", r.name, mib(footprint(r.tile()))))
+		parts = append(parts, fmt.Sprintf("%q 2×%s", r.name, mib(int64(r.sheets())*footprint(r.tile()))))
 	}
 	for _, r := range k.refs[scratch] {
 		parts = append(parts, fmt.Sprintf("%q %s", r.name, mib(footprint(r.typ))))
