@@ -21,6 +21,7 @@ type tableCase struct {
 	remat string // "": full
 	never bool   // fsdp_reshard_after_forward
 	tied  bool
+	long  bool // not in a quick run
 }
 
 func (c tableCase) String() string {
@@ -95,54 +96,83 @@ func table(ts []traffic.Transfer) string {
 var tableCases = []tableCase{
 	// FSDP
 	{parityCase: parityCase{mesh: "dp_shard=8"}},
-	{parityCase: parityCase{mesh: "dp_shard=8"}, remat: "none"},
-	{parityCase: parityCase{mesh: "dp_shard=8"}, never: true, tied: true},
-	{parityCase: parityCase{mesh: "dp_shard=4", passes: 4}, tied: true},
+	{parityCase: parityCase{mesh: "dp_shard=8"}, remat: "none", long: true},
+	{parityCase: parityCase{mesh: "dp_shard=8"}, never: true, tied: true, long: true},
+	{parityCase: parityCase{mesh: "dp_shard=4", passes: 4}, tied: true, long: true},
 	// HSDP
-	{parityCase: parityCase{mesh: "dp_replicate=2 dp_shard=4"}},
+	{parityCase: parityCase{mesh: "dp_replicate=2 dp_shard=4"}, long: true},
 	{parityCase: parityCase{mesh: "dp_replicate=2 dp_shard=4"}, tied: true},
-	{parityCase: parityCase{mesh: "dp_replicate=2 dp_shard=2", passes: 4}},
+	{parityCase: parityCase{mesh: "dp_replicate=2 dp_shard=2", passes: 4}, long: true},
 	{parityCase: parityCase{mesh: "dp_replicate=2 dp_shard=2", passes: 4}, never: true},
 	// tensor parallel
-	{parityCase: parityCase{mesh: "tp=4"}},
-	{parityCase: parityCase{mesh: "tp=8"}, remat: "none"},
+	{parityCase: parityCase{mesh: "tp=4"}, long: true},
+	{parityCase: parityCase{mesh: "tp=8"}, remat: "none", long: true},
 	{parityCase: parityCase{mesh: "dp_shard=2 tp=4"}, remat: "op", tied: true},
-	{parityCase: parityCase{mesh: "dp_replicate=2 dp_shard=2 tp=2", passes: 4}, remat: "second"},
+	{parityCase: parityCase{mesh: "dp_replicate=2 dp_shard=2 tp=2", passes: 4}, remat: "second", long: true},
 	// context parallel
-	{parityCase: parityCase{mesh: "cp=8"}, remat: "op"},
+	{parityCase: parityCase{mesh: "cp=8"}, remat: "op", long: true},
 	{parityCase: parityCase{mesh: "dp_shard=2 cp=4"}},
 	{parityCase: parityCase{mesh: "dp_shard=2 cp=4", change: gatherKeys}},
-	{parityCase: parityCase{mesh: "dp_replicate=2 cp=2 tp=2"}, remat: "none"},
+	{parityCase: parityCase{mesh: "dp_replicate=2 cp=2 tp=2"}, remat: "none", long: true},
 	// expert parallel
 	{parityCase: parityCase{mesh: "dp_shard=4", moe: true}},
-	{parityCase: parityCase{mesh: "ep=4", moe: true}},
-	{parityCase: parityCase{mesh: "dp_replicate=2 dp_shard=2 ep=2", moe: true}, remat: "none"},
+	{parityCase: parityCase{mesh: "ep=4", moe: true}, long: true},
+	{parityCase: parityCase{mesh: "dp_replicate=2 dp_shard=2 ep=2", moe: true}, remat: "none", long: true},
 	{parityCase: parityCase{mesh: "dp_shard=2 ep=2 tp=2", moe: true, passes: 4}},
+	{parityCase: parityCase{mesh: "dp_shard=2 ep=4", moe: true, change: withCapacity}, long: true},
 	// pipelines
-	{parityCase: parityCase{mesh: "pp=2", passes: 4}, never: true},
-	{parityCase: parityCase{mesh: "pp=4 dp_shard=2", passes: 4}, never: true, remat: "none"},
+	{parityCase: parityCase{mesh: "pp=2", passes: 4}, never: true, long: true},
+	{parityCase: parityCase{mesh: "pp=4 dp_shard=2", passes: 4}, never: true, remat: "none", long: true},
 	{parityCase: parityCase{mesh: "pp=2 dp_replicate=2 dp_shard=2", passes: 4}, never: true, remat: "op"},
-	{parityCase: parityCase{mesh: "pp=2 cp=2 tp=2", passes: 4}, never: true},
-	{parityCase: parityCase{mesh: "pp=2 ep=2 tp=2", passes: 4, moe: true}, never: true},
+	{parityCase: parityCase{mesh: "pp=2 cp=2 tp=2", passes: 4}, never: true, long: true},
+	{parityCase: parityCase{mesh: "pp=2 ep=2 tp=2", passes: 4, moe: true}, never: true, long: true},
 }
 
+func withCapacity(o *StepOptions) { o.Model.MoE.CapacityFactor = 1.25 }
+
 // What devices exchange in a step is, by kind and axes and to the byte, what the
-// formulas of docs/parallelism.md say.
+// formulas of docs/parallelism.md say; and every array lies where the plan puts it.
 func TestCollectives(t *testing.T) {
 	for _, c := range tableCases {
 		t.Run(c.String(), func(t *testing.T) {
+			if c.long && !long {
+				t.Skip("set TITAN_LONG=1")
+			}
 			o := c.options(t)
 			s, mod := stepProgram(t, o)
 			got, err := traffic.Compiled(mod, o.Mesh)
 			require.NoError(t, err)
 			paper := onPaper(s, o)
 			paper.Hoisted = true
-			if c.moe && o.Mesh.AxisSize(parallel.AxisExpert) > 1 {
+			if c.moe && o.Model.MoE.CapacityFactor == 0 && o.Mesh.AxisSize(parallel.AxisExpert) > 1 {
 				// The loop over further rounds, of which there are none as a rule, is
 				// counted once.
 				paper.Rounds = 2
 			}
 			want := paper.Transfers()
+			t.Logf("compiled:\n%son paper:\n%s", table(got), table(want))
+			require.Equal(t, traffic.Sums(want), traffic.Sums(got))
+			checkPlacements(t, o, s, mod, got)
+		})
+	}
+}
+
+// So it is for TPU slices, in bf16: gradients are scattered, and not summed whole.
+func TestCollectivesForTPU(t *testing.T) {
+	for _, mesh := range []degrees{"dp_shard=8", "dp_replicate=2 dp_shard=2 tp=2", "pp=2 dp_shard=4"} {
+		t.Run(string(mesh), func(t *testing.T) {
+			var o StepOptions
+			s, _, mod := compiledFor(t, "v5e:2x4", "llama3", 1, 8, func(x *StepOptions) {
+				x.Mesh = mesh.mesh(t)
+				x.Model.VocabSize, x.Options.LossChunks = 4096, 2
+				if x.Mesh.AxisSize(parallel.AxisPipeline) > 1 {
+					x.Passes, x.Rows, x.Placement.Reshard = 4, 4, false
+				}
+				o = *x
+			})
+			got, err := traffic.Compiled(mod, o.Mesh)
+			require.NoError(t, err)
+			want := onPaper(s, o).Transfers()
 			t.Logf("compiled:\n%son paper:\n%s", table(got), table(want))
 			require.Equal(t, traffic.Sums(want), traffic.Sums(got))
 		})

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -14,49 +13,25 @@ import (
 	"titan/sharding"
 )
 
-// What a compiled program says of its parameters is where the plan puts them: shapes
-// on a device, and which devices hold which part. A mesh of copies is told from one
-// without, and every axis from every other.
-func TestCompiledPlacements(t *testing.T) {
-	seen := map[string]degrees{}
-	for _, c := range []tableCase{
-		{parityCase: parityCase{mesh: "dp_shard=8"}},
-		{parityCase: parityCase{mesh: "dp_replicate=2 dp_shard=4"}},
-		{parityCase: parityCase{mesh: "dp_shard=4 tp=2"}},
-		{parityCase: parityCase{mesh: "dp_shard=2 cp=2 tp=2"}},
-		{parityCase: parityCase{mesh: "dp_shard=2 ep=2 tp=2", moe: true}},
-		{parityCase: parityCase{mesh: "pp=2 dp_shard=2 tp=2", passes: 2}},
-	} {
-		t.Run(string(c.mesh), func(t *testing.T) {
-			o := c.options(t)
-			s, mod := stepProgram(t, o)
-			require.GreaterOrEqual(t, len(mod.ParameterShardings), len(s.Vars))
-			signature := ""
-			for i, v := range s.Vars {
-				checkPlacement(t, o.Mesh, v, mod.Parameters[i], mod.ParameterShardings[i])
-				signature += mod.Parameters[i].Short() + mod.ParameterShardings[i].String()
-			}
-			// The matrix that every mesh splits in as many ways as it can.
-			spec := s.Plan.Spec("layers.wq")
-			var stored []string
-			for _, a := range o.Mesh.Axes() {
-				if a.Size > 1 && a.Name != parallel.AxisReplicate {
-					stored = append(stored, a.Name)
-				}
-			}
-			require.ElementsMatch(t, stored, spec.Axes(), "split over all axes but that of copies")
-
-			got, err := traffic.Compiled(mod, o.Mesh)
-			require.NoError(t, err)
-			signature += fmt.Sprint(traffic.Sums(got))
-			require.Empty(t, seen[signature], "placed and used as on another mesh")
-			seen[signature] = c.mesh
-			copies := slices.ContainsFunc(got, func(x traffic.Transfer) bool {
-				return x.Kind == "all-reduce" && slices.Equal(x.Axes, []string{parallel.AxisReplicate}) && x.Bytes >= s.Plan.Use("layers.wq").Stored*4
-			})
-			require.Equal(t, o.Mesh.AxisSize(parallel.AxisReplicate) > 1, copies, "gradients are summed over copies, after they are scattered")
-		})
+// checkPlacements holds what a compiled program says of its state against the plan:
+// shapes on a device, and which devices hold which part. Copies are told from parts.
+func checkPlacements(t *testing.T, o StepOptions, s *Step, mod *hlo.Module, exchanged []traffic.Transfer) {
+	t.Helper()
+	require.GreaterOrEqual(t, len(mod.ParameterShardings), len(s.Vars))
+	for i, v := range s.Vars {
+		checkPlacement(t, o.Mesh, v, mod.Parameters[i], mod.ParameterShardings[i])
 	}
+	var stored []string
+	for _, a := range o.Mesh.Axes() {
+		if a.Size > 1 && a.Name != parallel.AxisReplicate {
+			stored = append(stored, a.Name)
+		}
+	}
+	require.ElementsMatch(t, stored, s.Plan.Spec("layers.wq").Axes(), "split over all axes but that of copies")
+	copies := slices.ContainsFunc(exchanged, func(x traffic.Transfer) bool {
+		return x.Kind == "all-reduce" && slices.Equal(x.Axes, []string{parallel.AxisReplicate}) && x.Bytes >= s.Plan.Use("layers.wq").Stored*4
+	})
+	require.Equal(t, o.Mesh.AxisSize(parallel.AxisReplicate) > 1, copies, "gradients are summed over copies, after they are scattered")
 }
 
 // checkPlacement holds what a program says of a parameter against its variable.

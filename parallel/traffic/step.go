@@ -198,7 +198,7 @@ func (x *sheet) layers() {
 		x.add("tokens", reduceScatter, 2*(forward+backward)+unless(decoder.NameResid), tokens, parallel.AxisTensor)
 		x.attention(forward, unless(decoder.NameAttnOut), backward)
 		if k.sparse {
-			x.experts(forward, recomputed, backward)
+			x.experts(forward, recomputed, backward, unless)
 		}
 	}
 	if moe := x.Model.MoE; moe != nil {
@@ -229,14 +229,21 @@ func (x *sheet) attention(forward, recomputed, backward int64) {
 
 // experts: with ep, C rows go to their experts' devices and back; backward rows go
 // there with their cotangents, and gradients back. With tp, devices that share the
-// experts' width also need to know the choices of each other's tokens.
-func (x *sheet) experts(forward, recomputed, backward int64) {
+// experts' width also need to know the choices of each other's tokens. Experts with a
+// capacity have as much room for the rows of each device, forward and backward.
+func (x *sheet) experts(forward, recomputed, backward int64, unless func(string) int64) {
 	moe := x.Model.MoE
 	N, k := x.B*x.T, int64(moe.TopK)
 	x.add("choices of experts", allGather, 2*(forward+recomputed), N*k*4, parallel.AxisTensor)
 	x.add("choices of experts", reduceScatter, backward, N*k*4, parallel.AxisTensor)
 	ep := parallel.AxisExpert
-	x.add("numbers of rows", allToAll, forward+recomputed, int64(moe.Experts)*4, ep)
+	if moe.CapacityFactor > 0 {
+		room := min(N*k, max(1, int64(math.Ceil(moe.CapacityFactor*float64(N*k)/float64(moe.Experts)))))
+		again := unless(decoder.NameExpertIn) + unless(decoder.NameExpertOut)
+		x.add("rows of experts", allToAll, 2*forward+again+2*backward, int64(moe.Experts)*room*x.D*x.c, ep)
+		return
+	}
+	x.add("numbers of rows", allToAll, forward+unless(decoder.NameRouter), int64(moe.Experts)*4, ep)
 	rounds, C := int64(max(1, x.Rounds)), x.buffer(N*k)
 	x.add("rows of experts", allToAll, 2*rounds*forward, C*x.D*x.c, ep)
 	x.add("rows of experts", allToAll, rounds*backward, C*2*x.D*x.c, ep)
