@@ -10,9 +10,9 @@ import (
 	"titan/internal/xlatest"
 	"titan/models/decoder"
 	"titan/parallel"
-	"titan/parallel/traffic"
 	"titan/pjrt"
 	"titan/pjrt/hlo"
+	"titan/train/traffic"
 )
 
 // tableCase is a combination whose collectives are listed.

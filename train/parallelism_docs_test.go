@@ -14,7 +14,7 @@ import (
 	"titan/models"
 	"titan/models/decoder"
 	"titan/parallel"
-	"titan/parallel/traffic"
+	"titan/train/traffic"
 )
 
 // plannedRun is a row of the table of docs/parallelism.md.

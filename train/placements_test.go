@@ -8,9 +8,9 @@ import (
 
 	"titan/mesh"
 	"titan/parallel"
-	"titan/parallel/traffic"
 	"titan/pjrt/hlo"
 	"titan/sharding"
+	"titan/train/traffic"
 )
 
 // checkPlacements holds what a compiled program says of its state against the plan:
