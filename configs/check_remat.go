@@ -22,12 +22,16 @@ func (c *checking) remat() {
 	if b, err := a.Budget(); err == nil && a.Mode == decoder.RematBudget && b.Bytes == 0 && r.Mesh.Platform == "cpu" {
 		c.add(recipekey.Errorf(section+".memory_budget", "is a share of what a device has, which cpu does not say; give a size, such as \"4GiB\""))
 	}
-	if a.Keeps(decoder.NameWeights) && r.Parallelism.Reshard == "always" {
+	if a.Keeps(decoder.NameWeights) && (r.Parallelism.Reshard == "always" || !r.Parallelism.ReshardAfterForward()) {
 		key := section + ".save"
 		if slices.Contains(a.Offload, decoder.NameWeights) {
 			key = section + ".offload"
 		}
-		c.add(recipekey.Errorf(key, "has %q, gathered parameters, which parallelism.fsdp_reshard_after_forward = \"always\" drops; leave out one of them", decoder.NameWeights))
+		does := "drops"
+		if !r.Parallelism.ReshardAfterForward() {
+			does = "keeps by itself"
+		}
+		c.add(recipekey.Errorf(key, "has %q, gathered parameters, which parallelism.fsdp_reshard_after_forward = %q %s; leave out one of them", decoder.NameWeights, r.Parallelism.Reshard, does))
 	}
 	m, err := r.Decoder()
 	if err != nil {

@@ -119,14 +119,16 @@ type Cost struct {
 	// Ops has an entry for each op that computes, moves or sends anything, in
 	// program order.
 	Ops []OpCost
-	// UnknownTrips lists the lines of While loops. Their bodies are counted once.
+	// UnknownTrips lists the lines of While loops without ExpectedTrips. Their bodies
+	// are counted once.
 	UnknownTrips []string
 }
 
 // Cost counts the program's arithmetic, memory traffic and communication. Loop
-// bodies count as often as they run, While bodies once (see UnknownTrips), of the
-// branches of Cond and Switch only the one with the most arithmetic per device.
-// Recomputation in the backward pass is counted like any other op.
+// bodies count as often as they run, While bodies as often as is expected, or once
+// (see UnknownTrips), of the branches of Cond and Switch only the one with the most
+// arithmetic per device. Recomputation in the backward pass is counted like any
+// other op.
 //
 // How values are split between the given shardings is worked out as the compiler
 // would roughly do it, and what it then has to communicate is counted as implied

@@ -196,7 +196,11 @@ func (c *coster) region(op *Op, s scale, t *tally) {
 	case *shardMapAttr:
 		inside.copies *= float64(c.m.axisSize(at.manual))
 	case whileAttr:
-		t.unknown = append(t.unknown, op.pos.String())
+		if !at.told {
+			t.unknown = append(t.unknown, op.pos.String())
+			break
+		}
+		inside.times *= at.trips
 	}
 	edges := regionEdges(op)
 	for _, e := range edges {

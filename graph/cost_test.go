@@ -130,6 +130,12 @@ func TestCostOfRegions(t *testing.T) {
 	require.Contains(t, c.String(), "while loop")
 
 	c = scalar(func(b *Builder, x *Value) *Value {
+		return b.While([]*Value{x}, func(c []*Value) *Value { return Less(Sum(c[0]), b.Scalar(F32, 1)) }, func(c []*Value) []*Value { return []*Value{body(c[0])} }, ExpectedTrips(2.5))[0]
+	})
+	require.Equal(t, 50., c.Global[CostElementwise].Flops)
+	require.Empty(t, c.UnknownTrips)
+
+	c = scalar(func(b *Builder, x *Value) *Value {
 		return b.Switch(b.Input("i", T(S32)), func() []*Value { return []*Value{Exp(x)} }, func() []*Value { return []*Value{body(body(x))} }, func() []*Value { return []*Value{body(x)} })[0]
 	})
 	require.Equal(t, Work{40, 320}, c.Global[CostElementwise], "the costliest branch")

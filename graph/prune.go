@@ -59,16 +59,8 @@ func (op *Op) markRegion(used map[*Value]bool) {
 	if !op.anyUsed(used) {
 		return
 	}
-	if op.kind == opWhile { // every carry may decide when the loop ends
-		for _, blk := range op.blocks {
-			for _, y := range blk.yields {
-				used[y] = true
-			}
-			blk.mark(used)
-		}
-		for _, o := range op.operands {
-			used[o] = true
-		}
+	if op.kind == opWhile {
+		op.markWhile(used)
 		return
 	}
 	first := 0 // operand of the first argument
@@ -114,6 +106,35 @@ func (op *Op) markRegion(used map[*Value]bool) {
 	}
 }
 
+// markWhile marks the carries that the condition reads, those whose result is used,
+// and those that these are computed from.
+func (op *Op) markWhile(used map[*Value]bool) {
+	n := op.attr.(whileAttr).carries
+	cond, body := op.blocks[0], op.blocks[1]
+	used[cond.yields[0]] = true
+	cond.mark(used)
+	for grown := true; grown; {
+		grown = false
+		for i := range n {
+			if (used[cond.args[i]] || used[body.args[i]]) && !used[op.results[i]] {
+				used[op.results[i]], grown = true, true
+			}
+			if used[op.results[i]] {
+				used[body.yields[i]] = true
+			}
+		}
+		body.mark(used)
+		for i := range n {
+			grown = grown || used[body.args[i]] && !used[op.results[i]]
+		}
+	}
+	for i, o := range op.operands {
+		if i < n && used[op.results[i]] || i >= n && (used[cond.args[i]] || used[body.args[i]]) {
+			used[o] = true
+		}
+	}
+}
+
 // sweep removes what mark left unmarked.
 func (blk *Block) sweep(used map[*Value]bool) {
 	blk.ops = slices.DeleteFunc(blk.ops, func(op *Op) bool { return !op.anyUsed(used) && !defs[op.kind].effect })
@@ -125,9 +146,7 @@ func (blk *Block) sweep(used map[*Value]bool) {
 			op.results = filter(op.results, keep)
 			reindex(op.results)
 		case opWhile:
-			for _, inner := range op.blocks {
-				inner.sweep(used)
-			}
+			op.sweepWhile(used)
 		case opScan, opCond, opCheckpoint, opCustomVJP, opShardMap:
 			op.sweepRegion(used)
 		}
@@ -188,6 +207,28 @@ func (op *Op) sweepRegion(used map[*Value]bool) {
 		reindex(blk.args)
 		blk.sweep(used)
 	}
+}
+
+func (op *Op) sweepWhile(used map[*Value]bool) {
+	at := op.attr.(whileAttr)
+	n, cond, body := at.carries, op.blocks[0], op.blocks[1]
+	keepResult := func(i int) bool { return used[op.results[i]] }
+	var keep []bool
+	for i := range op.operands {
+		keep = append(keep, i < n && keepResult(i) || i >= n && (used[cond.args[i]] || used[body.args[i]]))
+	}
+	keepArg := func(i int) bool { return keep[i] }
+	body.yields = filter(body.yields, keepResult)
+	op.operands = filter(op.operands, keepArg)
+	op.results = filter(op.results, keepResult)
+	reindex(op.results)
+	for _, blk := range op.blocks {
+		blk.args = filter(blk.args, keepArg)
+		reindex(blk.args)
+		blk.sweep(used)
+	}
+	at.carries = len(op.results)
+	op.attr = at
 }
 
 func filter[E any](xs []E, keep func(i int) bool) []E {

@@ -218,7 +218,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{"carries", on(opScan, 0, func(m *Module, op *Op) { op.attr.(*scanAttr).carries = 100 }), "100 carries"},
 		{"iterations", on(opScan, 0, func(m *Module, op *Op) { op.attr.(*scanAttr).n = -1 }), "-1 iterations"},
 		{"rows", on(opScan, 0, func(m *Module, op *Op) { op.attr.(*scanAttr).n = 3 }), "does not have 3 rows"},
-		{"while carries", on(opWhile, 0, func(m *Module, op *Op) { op.attr = whileAttr{0} }), "0 carries"},
+		{"while carries", on(opWhile, 0, func(m *Module, op *Op) { op.attr = whileAttr{} }), "0 carries"},
 		{"cond residuals", on(opCond, 0, func(m *Module, op *Op) { op.attr.(*condAttr).declared++ }), "declared"},
 		{"branch results", on(opCond, 0, func(m *Module, op *Op) { op.blocks[1].yields = op.blocks[1].yields[:0] }), "region 1 yields 0 values"},
 

@@ -6,7 +6,21 @@ import (
 )
 
 // whileAttr: operands are the carries, then what condition and body read.
-type whileAttr struct{ carries int }
+type whileAttr struct {
+	carries int
+	// trips is how many iterations are expected, if that is told.
+	trips float64
+	told  bool
+}
+
+// WhileOption says something about a While.
+type WhileOption func(*whileAttr)
+
+// ExpectedTrips says how many iterations a loop is expected to take, in the mean;
+// Cost counts its body so often.
+func ExpectedTrips(n float64) WhileOption {
+	return func(at *whileAttr) { at.trips, at.told = n, true }
+}
 
 func init() {
 	define(opWhile, opDef{
@@ -42,7 +56,7 @@ func inferWhile(op *Op) ([]Type, error) {
 
 // While repeats body while cond holds and returns the last carry. The trip
 // count is not known, so it has no derivative in reverse mode; use Scan.
-func (b *Builder) While(init []*Value, cond func(carry []*Value) *Value, body func(carry []*Value) []*Value) []*Value {
+func (b *Builder) While(init []*Value, cond func(carry []*Value) *Value, body func(carry []*Value) []*Value, opts ...WhileOption) []*Value {
 	if len(init) == 0 {
 		b.fail("while", "nothing is carried")
 	}
@@ -73,6 +87,13 @@ func (b *Builder) While(init []*Value, cond func(carry []*Value) *Value, body fu
 		if again {
 			continue
 		}
+		at := op.attr.(whileAttr)
+		for _, f := range opts {
+			f(&at)
+		}
+		if op.attr = at; !(at.trips >= 0) {
+			b.failAt(pos, "while", nil, "%v iterations are expected", at.trips)
+		}
 		b.finishRegion(op, op.blocks[1].yields)
 		return slices.Clone(op.results)
 	}
@@ -80,7 +101,7 @@ func (b *Builder) While(init []*Value, cond func(carry []*Value) *Value, body fu
 
 // recordWhile records the two regions of a loop over the given carries.
 func (b *Builder) recordWhile(init []*Value, cond func(carry []*Value) *Value, body func(carry []*Value) []*Value, diverge axisSet) *Op {
-	op := &Op{kind: opWhile, attr: whileAttr{len(init)}, blocks: []*Block{{module: b.m}, {module: b.m}}}
+	op := &Op{kind: opWhile, attr: whileAttr{carries: len(init)}, blocks: []*Block{{module: b.m}, {module: b.m}}}
 	op.operands = slices.Clone(init)
 	for _, blk := range op.blocks {
 		for _, o := range op.operands {

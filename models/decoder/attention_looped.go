@@ -49,6 +49,16 @@ func (l loopedBlocks) first(p piece, j *graph.Value) *graph.Value {
 	return graph.Add(before(p.chunks[0]), before(p.chunks[1]))
 }
 
+// pairs is how many blocks of queries and keys meet; on all devices together, if
+// the queries are two chunks of the keys, in the mean.
+func (l loopedBlocks) pairs(p piece) float64 {
+	queries, keys := float64(p.q.Dim(2)/l.size), float64(p.k.Dim(1)/l.size)
+	if p.all {
+		return queries * keys
+	}
+	return queries * (keys + 1) / 2
+}
+
 // mask masks the scores of block i of the queries, along qDim, with block j of
 // the keys, along kDim.
 func (l loopedBlocks) mask(p piece, scores, i *graph.Value, qDim int, j *graph.Value, kDim int) *graph.Value {
@@ -97,7 +107,7 @@ func (l loopedBlocks) forward(p piece, as dtype.DType) (out, lse *graph.Value) {
 					graph.Add(graph.Mul(sum, fade), graph.Sum(e, 3)),
 					graph.Add(graph.Mul(acc, graph.ExpandDims(fade, 3)), o),
 				}
-			})
+			}, graph.ExpectedTrips(l.pairs(p)/float64(n)))
 		o := graph.Convert(graph.Div(c[3], graph.ExpandDims(c[2], 3)), as)
 		return nil, []*graph.Value{o, graph.Add(c[1], graph.Log(c[2]))}
 	})
@@ -130,7 +140,7 @@ func (l loopedBlocks) backward(p piece, lse, delta, ct *graph.Value) []*graph.Va
 					dqi := graph.Add(l.at(dq, 2, i), graph.Einsum("gkrq,gkh->grqh", ds, kj, graph.As(dtype.F32)))
 					dq = graph.DynamicUpdateSliceDim(dq, dqi, 2, l.start(i))
 					return []*graph.Value{graph.Add(i, b.Int(dtype.S32, 1)), dq, dk, dv}
-				})
+				}, graph.ExpectedTrips(l.pairs(p)/float64(k.Dim(1)/l.size)))
 			return []*graph.Value{c[1]}, []*graph.Value{c[2], c[3]}
 		})
 	whole := func(y *graph.Value) *graph.Value { return graph.Reshape(graph.Transpose(y, 1, 0, 2, 3), k.Shape()...) }

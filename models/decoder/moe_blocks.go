@@ -19,6 +19,7 @@ type expertBlocks struct {
 	size  int          // rows of a block
 	first *graph.Value // s32 [E]: an expert's first block
 	count *graph.Value // s32 [E]: how many it has
+	mean  float64      // how many it has if rows are shared out equally
 }
 
 // blockRows is the size of blocks for so many rows of so many experts; a given one
@@ -33,6 +34,12 @@ func blockRows(given, rows, experts int) int {
 		size *= 2
 	}
 	return size
+}
+
+// meanBlocks is how many blocks of size rows an expert has if n rows are shared out
+// equally; the last of them is half full.
+func meanBlocks(n, experts, size int) float64 {
+	return float64(n)/float64(experts*size) + 0.5
 }
 
 // layRows gives rows their places by counting: how many rows before this one go to
@@ -51,7 +58,7 @@ func layRows(expert *graph.Value, experts, size int) layout {
 	slot := graph.Add(graph.Add(rank, graph.Sum(graph.Mul(hot, start), -1)), none)
 	row := graph.IndexUpdate(b.Full(graph.T(dtype.S32, places), -1), slot, b.Iota(graph.T(dtype.S32, n), 0), 0, graph.UniqueIndices())
 	filled := graph.GreaterEqual(row, one(0))
-	return layout{slot, graph.Max(row, one(0)), graph.Convert(filled, dtype.F32), expertBlocks{size, graph.Sub(end, blocks), blocks}}
+	return layout{slot, graph.Max(row, one(0)), graph.Convert(filled, dtype.F32), expertBlocks{size, graph.Sub(end, blocks), blocks, meanBlocks(n, experts, size)}}
 }
 
 // countRows tells of every row, given its expert s32 [n], how many rows before it
@@ -120,7 +127,7 @@ func (l expertBlocks) each(rows []*graph.Value, w ffn, sums *ffn, body func(rows
 				}
 				rows, g := body(c[1:n+1], w, ffn(c[n+1:]), at)
 				return append(append(next, rows...), g[:]...)
-			})[1:]
+			}, graph.ExpectedTrips(l.mean))[1:]
 		return c[:n], c[n:]
 	})
 	if sums == nil {

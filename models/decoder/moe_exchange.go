@@ -136,7 +136,7 @@ func (t traffic) everyRound(n, room int, body func(r round, sums []*graph.Value)
 		func(c []*graph.Value) *graph.Value { return graph.Less(c[0], t.rounds) },
 		func(c []*graph.Value) []*graph.Value {
 			return append([]*graph.Value{graph.Add(c[0], one)}, body(t.round(c[0], n, room), c[1:])...)
-		})[1:]
+		}, graph.ExpectedTrips(0))[1:] // if experts are balanced
 }
 
 // apply is groupedFFN.apply; experts are numbers of all experts, stored the
@@ -161,6 +161,7 @@ func (g exchangedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Va
 		sums := t.everyRound(n, room, func(r round, sums []*graph.Value) []*graph.Value {
 			rows := send(graph.Take(x, token(r.pairs()), 0))
 			l := layRows(r.experts(), local, size)
+			l.blocks.mean = meanBlocks(N*k, local, size)
 			xs := graph.Take(rows, l.row, 0)
 			ys, _ := l.blocks.each([]*graph.Value{rowZeros(b, d, xs.Shape()...)}, w, nil, func(c []*graph.Value, w, _ ffn, at *graph.Value) ([]*graph.Value, ffn) {
 				rows := l.blocks.block(xs, at)
@@ -184,6 +185,7 @@ func (g exchangedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Va
 			pairs := r.pairs()
 			rows, shares := send(graph.Take(both, token(pairs), 0)), send(graph.Take(flat, pairs, 0))
 			l := layRows(r.experts(), local, size)
+			l.blocks.mean = meanBlocks(N*k, local, size)
 			xs := graph.Take(rows, l.row, 0)
 			shares = graph.Mul(graph.Take(shares, l.row, 0), l.filled) // padding has none
 			M := xs.Dim(0)

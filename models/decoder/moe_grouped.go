@@ -48,7 +48,7 @@ func (g groupedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Valu
 
 	forward := func(a []*graph.Value) (outs, residuals []*graph.Value) {
 		x, weights, slot, pair := a[0], a[1], a[2], a[3]
-		blocks, w := expertBlocks{size, a[5], a[6]}, ffn(a[7:])
+		blocks, w := expertBlocks{size, a[5], a[6], l.blocks.mean}, ffn(a[7:])
 		F, d := w[0].Dim(2), x.DType() // F whole, whichever dimension is stored in parts
 		xs := graph.Take(x, token(pair), 0)
 		init := []*graph.Value{rowZeros(b, d, M, D), rowZeros(b, d, M, F), rowZeros(b, d, M, F)}
@@ -65,7 +65,7 @@ func (g groupedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Valu
 	}
 	backward := func(res, grads []*graph.Value) []*graph.Value {
 		x, weights, slot, pair, filled := res[0], res[1], res[2], res[3], res[4]
-		blocks, w := expertBlocks{size, res[5], res[6]}, ffn(res[7:10])
+		blocks, w := expertBlocks{size, res[5], res[6], l.blocks.mean}, ffn(res[7:10])
 		gates, ups := res[10], res[11]
 		d := x.DType()
 		// A row's gradient by its weight is ⟨h, ct·Wdᵀ⟩, h being what the down matrix
