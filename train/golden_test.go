@@ -116,10 +116,13 @@ func testMesh(t *testing.T, replicate, shard int) *mesh.Mesh {
 
 var f32Placement = parallel.Options{Compute: dtype.F32, Reduce: dtype.F32, Reshard: true}
 
-func goldenOptimizer(t testing.TB, c decoder.Config) *optim.Optimizer {
+func goldenOptimizer(t testing.TB, c decoder.Config, change ...func(*optim.Config)) *optim.Optimizer {
 	t.Helper()
 	o := optim.Defaults()
 	o.LR = 1e-3
+	for _, f := range change {
+		f(&o)
+	}
 	s := optim.DefaultSchedule()
 	s.WarmupSteps = 0
 	zero := 0.0

@@ -7,6 +7,7 @@ import (
 
 	"titan/internal/xlatest"
 	"titan/models/decoder"
+	"titan/optim"
 	"titan/pjrt"
 )
 
@@ -60,6 +61,12 @@ func (m *measured) of(s *Step) pjrt.MemoryStats {
 	return m.stats[text]
 }
 
+// narrowState is the bytes of parameters in f32 and of two moments in bf16.
+func narrowState(c decoder.Config) int64 {
+	all, _, _ := c.Count()
+	return all * (4 + 2 + 2)
+}
+
 // What a device holds, as the plugin counts it. Parameters and optimiser state are
 // a part of the whole, and temporaries are ordered as theory has it: a policy that
 // keeps more values takes more, by the bytes of these values.
@@ -99,6 +106,14 @@ func TestMemoryTable(t *testing.T) {
 		if mesh != "dp_shard=8" {
 			continue
 		}
+		// Moments in bf16 take half of theirs.
+		half := memoryOptions(t, mesh, policyOf("full"))
+		half.Optimizer = goldenOptimizer(t, half.Model, func(c *optim.Config) { c.StateDType = "bfloat16" })
+		s, err := BuildStep(half)
+		require.NoError(t, err)
+		narrow := m.of(s)
+		t.Logf("%-28s %-34s state %s, temporaries %s", mesh, "full, state_dtype bfloat16", mib(narrow.Alias), mib(narrow.Temp))
+		require.InEpsilon(t, narrowState(half.Model)/parts[mesh], narrow.Alias, 0.02, "parameters in f32, two moments in bf16")
 		// What sets of values take beyond others, in f32: the residual stream [B, S, D],
 		// queries, keys and values [B, S, H + 2·K, h], products of the feed-forward layer
 		// [B, S, 2·F].
