@@ -31,7 +31,7 @@ func (p Part) String() string { return partNames[p] }
 // for a kernel by its name.
 func partOf(i *hlo.Instruction) Part {
 	if i.CustomCallTarget == hlo.TileKernel {
-		return kernelPart(i.Name)
+		return kernelPart(i.KernelName())
 	}
 	dot := contraction(i, 0)
 	if dot == nil {

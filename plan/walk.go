@@ -409,7 +409,7 @@ func (w *walker) time(i *hlo.Instruction, b *block) float64 {
 // kernel prices a tile kernel by what its author says it computes and moves.
 func (w *walker) kernel(b *block, i *hlo.Instruction) float64 {
 	efficiency := kernelOther
-	if kernelPart(i.Name) == Attention {
+	if kernelPart(i.KernelName()) == Attention {
 		efficiency = kernelAttention
 	}
 	cost, _ := i.KernelCost()
@@ -417,7 +417,7 @@ func (w *walker) kernel(b *block, i *hlo.Instruction) float64 {
 	if bytes == 0 {
 		bytes = w.traffic.bytes(i)
 	}
-	w.out.flops[kernelPart(i.Name)] += cost.Flops * b.times
+	w.out.flops[kernelPart(i.KernelName())] += cost.Flops * b.times
 	w.out.memory += bytes * b.times
 	return max(cost.Flops/w.machine.peak/efficiency, bytes/w.machine.hbm)
 }

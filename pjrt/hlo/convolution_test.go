@@ -1,6 +1,8 @@
 package hlo
 
 import (
+	"encoding/base64"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,12 +59,20 @@ func TestKernelCost(t *testing.T) {
 	c, ok := i.KernelCost()
 	require.True(t, ok)
 	require.Equal(t, KernelCost{12, 34, 5}, c)
+	i.Name = "custom_call.1"
+	require.Equal(t, "custom_call.1", i.KernelName())
+	body := base64.StdEncoding.EncodeToString([]byte(`module { "stable_mosaic.func.func"() ({}) {sym_name = "attention"} : () -> ()  "f"() {sym_name = "transform_0"} }`))
+	i.BackendConfig = fmt.Appendf(nil, `{"custom_call_config":{"body":%q}}`, body)
+	require.Equal(t, "attention", i.KernelName())
+	i.BackendConfig = []byte(`{"custom_call_config":{"body":"-"}}`)
+	require.Equal(t, "custom_call.1", i.KernelName())
 	i.BackendConfig = []byte(`{"custom_call_config":{}}`)
 	_, ok = i.KernelCost()
 	require.False(t, ok)
 	i.CustomCallTarget = "other"
 	_, ok = i.KernelCost()
 	require.False(t, ok)
+	require.Empty(t, i.KernelName())
 }
 
 // A fusion that does a whole collective is one; steps of one that another fusion

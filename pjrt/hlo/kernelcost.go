@@ -1,6 +1,10 @@
 package hlo
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+)
 
 // KernelCost is what the author of a tile kernel says that one call costs.
 type KernelCost struct {
@@ -38,3 +42,31 @@ func (i *Instruction) KernelCost() (KernelCost, bool) {
 
 // TileKernel is the target of custom calls to tile kernels on TPU.
 const TileKernel = "tpu_custom_call"
+
+// KernelName returns the name of the tile kernel that a custom call calls: the one
+// that its code has, if that is text, else the instruction's. It is "" for other
+// instructions.
+func (i *Instruction) KernelName() string {
+	if i.CustomCallTarget != TileKernel {
+		return ""
+	}
+	var c struct {
+		Call struct {
+			Body string `json:"body"`
+		} `json:"custom_call_config"`
+	}
+	if json.Unmarshal(i.BackendConfig, &c) != nil {
+		return i.Name
+	}
+	code, err := base64.StdEncoding.DecodeString(c.Call.Body)
+	if err != nil {
+		return i.Name
+	}
+	// The kernel is the first function; those behind it say where its blocks lie.
+	if _, after, ok := bytes.Cut(code, []byte(`sym_name = "`)); ok {
+		if name, _, ok := bytes.Cut(after, []byte{'"'}); ok {
+			return string(name)
+		}
+	}
+	return i.Name
+}
