@@ -62,6 +62,15 @@ func newTorus(devices []DeviceInfo) (*torus, bool) {
 	return t, true
 }
 
+// Wraps reports in which directions, x first, the links of a slice close to rings.
+func (t Topology) Wraps() [3]bool {
+	extent := append([]int{1}, t.Shape...)
+	for len(extent) < 4 {
+		extent = append(extent, 1)
+	}
+	return [3]bool(wraparound(extent)[1:])
+}
+
 // wraparound reports in which directions the links close to a ring: on
 // two-dimensional tori along a side of 16 chips, on three-dimensional ones if
 // the slice consists of whole cubes of 4×4×4 chips.

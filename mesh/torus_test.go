@@ -51,3 +51,14 @@ func TestWraparound(t *testing.T) {
 		require.Equal(t, c.want, wraparound(append([]int{2}, c.sides...))[1:], "%v", c.sides)
 	}
 }
+
+func TestWraps(t *testing.T) {
+	for name, want := range map[string][3]bool{
+		"tpu7x:4x4x4": {true, true, true}, "tpu7x:8x8x16": {true, true, true}, "tpu7x:2x4x4": {}, "tpu7x:2x2x1": {},
+		"v5e:8x16": {false, true, false}, "v6e:16x16": {true, true, false}, "v5e:4x4": {},
+	} {
+		top, err := ParseTopology(name)
+		require.NoError(t, err)
+		require.Equal(t, want, top.Wraps(), name)
+	}
+}

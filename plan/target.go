@@ -27,11 +27,7 @@ func openTopology(path string, t mesh.Topology) (*topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	var options map[string]any
-	if t.Slices > 1 {
-		options = map[string]any{"num_slices": int64(t.Slices)}
-	}
-	top, err := plugin.NewTopology(t.SliceName(), options)
+	top, err := plugin.NewTopology(t.SliceName(), topologyOptions(t))
 	if err != nil {
 		return nil, err
 	}
@@ -41,6 +37,26 @@ func openTopology(path string, t mesh.Topology) (*topology, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// topologyOptions tells the compiler what the name of a topology does not: how many
+// slices, and which sides are rings. Without being told it takes none for one, and
+// makes other collectives than for a pod.
+func topologyOptions(t mesh.Topology) map[string]any {
+	wrap := make([]int64, 3)
+	for k, w := range t.Wraps() {
+		if w {
+			wrap[k] = 1
+		}
+	}
+	options := map[string]any{"wrap": wrap}
+	if t.Slices > 1 {
+		options["num_slices"] = int64(t.Slices)
+	}
+	if t.Kind == "v4" {
+		options["chip_config_name"] = "megacore" // a chip is one device, as on pods
+	}
+	return options
 }
 
 func (t *topology) close() { _ = t.topology.Close() }
