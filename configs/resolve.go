@@ -49,15 +49,6 @@ func (r *Recipe) MeshAxesOn(devices int) ([]mesh.Axis, error) {
 	return r.Parallelism.Axes(devices)
 }
 
-// size returns the number of devices on axes.
-func size(axes []mesh.Axis) int {
-	n := 1
-	for _, a := range axes {
-		n *= a.Size
-	}
-	return n
-}
-
 // DataParallel returns over how many devices a batch is split.
 func (r *Recipe) DataParallel() (int, error) {
 	axes, err := r.MeshAxes()

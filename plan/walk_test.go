@@ -14,7 +14,6 @@ import (
 type small struct {
 	module *hlo.Module
 	comp   *hlo.Computation
-	nextID int
 }
 
 func newSmall() *small {
