@@ -31,9 +31,9 @@ func (p *Plan) Once(x *graph.Value, name string) *graph.Value {
 }
 
 // Stack makes a stack of layers' parameters, or a row that is not looped over, and
-// in a pipeline every parameter, ready for use. What every device holds whole is marked as used by all of
-// them, so that its gradients are summed once for the stack; where parameters are
-// kept for the backward pass, they are gathered.
+// in a pipeline every parameter, ready for use. What every device holds whole is
+// marked as used by all of them, so that its gradients are summed once for the
+// stack; where parameters are kept for the backward pass, they are gathered.
 func (p *Plan) Stack(x *graph.Value, name string) *graph.Value {
 	at, less := p.of(x, name)
 	switch {

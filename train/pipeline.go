@@ -171,7 +171,7 @@ func (p *pipeline) loop(k *ticks, from, n int, tick func(t *graph.Value, k *tick
 // batch takes a micro-batch; numbers that there are not give another.
 func (p *pipeline) batch(number *graph.Value) decoder.Batch {
 	one := map[string]*graph.Value{}
-	for _, name := range []string{BatchTokens, BatchLabels, BatchValid, BatchPositions, BatchSegments} {
+	for _, name := range batchNames {
 		if one[name] = p.in[name]; one[name] != nil && p.o.Passes > 1 {
 			one[name] = graph.Squeeze(graph.DynamicSliceDim(one[name], 0, number, 1), 0)
 		}

@@ -165,6 +165,9 @@ const (
 	BatchSegments  = "segments"
 )
 
+// batchNames lists them; a batch need not have the last two.
+var batchNames = []string{BatchTokens, BatchLabels, BatchValid, BatchPositions, BatchSegments}
+
 func batchVars(plan *parallel.Plan, o StepOptions) []Var {
 	shape, dim := []int{o.Rows, o.SeqLen}, 0
 	if o.Passes > 1 {
@@ -316,7 +319,7 @@ func accumulate(b *graph.Builder, m *decoder.Model, plan *parallel.Plan, in map[
 	} else {
 		var names []string
 		var xs, init []*graph.Value
-		for _, v := range []string{BatchTokens, BatchLabels, BatchValid, BatchPositions, BatchSegments} {
+		for _, v := range batchNames {
 			if in[v] != nil {
 				names, xs = append(names, v), append(xs, in[v])
 			}
