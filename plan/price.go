@@ -1,0 +1,59 @@
+package plan
+
+import (
+	"titan/pjrt/hlo"
+)
+
+// free are custom calls that take no time.
+var free = map[string]bool{
+	"AllocateBuffer": true, "Sharding": true, "ConcatBitcast": true, "SliceBitcast": true, "AssumeGatherIndicesInBound": true,
+	"Pin": true, "Unpin": true, "MoveToHost": true, "MoveToDevice": true, "AsyncCollectiveStart": true, "AsyncCollectiveDone": true,
+}
+
+// maxCycles is more than any real instruction takes: the compiler writes the
+// largest integer where it does not know.
+const maxCycles = 1 << 60
+
+// time prices an instruction.
+func (w *walker) time(i *hlo.Instruction, b *block) float64 {
+	m := w.machine
+	if i.CustomCallTarget == hlo.TileKernel {
+		d := w.kernel(b, i)
+		w.out.kernels += d * b.times
+		return d
+	}
+	if free[i.CustomCallTarget] {
+		return 0
+	}
+	fl, bytes := flops(i, 0), w.traffic.bytes(i)
+	w.out.flops[partOf(i)] += fl * b.times
+	w.out.memory += bytes * b.times
+	if n, ok := i.EstimatedCycles(); ok && w.basis == Cycles && n >= 0 && n < maxCycles {
+		return float64(n) / m.clock
+	}
+	if i.FusionKind == "kCustom" && len(w.ends[i]) > 0 {
+		return 0 // waits only
+	}
+	d := bytes / m.hbm / memoryEfficiency
+	if fl > 0 {
+		d = max(fl/m.peak/matmulEfficiency, bytes/m.hbm)
+	}
+	w.out.estimated += d * b.times
+	return d
+}
+
+// kernel prices a tile kernel by what its author says it computes and moves.
+func (w *walker) kernel(b *block, i *hlo.Instruction) float64 {
+	efficiency := kernelOther
+	if kernelPart(i.KernelName()) == Attention {
+		efficiency = kernelAttention
+	}
+	cost, _ := i.KernelCost()
+	bytes := cost.Bytes
+	if bytes == 0 {
+		bytes = w.traffic.bytes(i)
+	}
+	w.out.flops[kernelPart(i.KernelName())] += cost.Flops * b.times
+	w.out.memory += bytes * b.times
+	return max(cost.Flops/w.machine.peak/efficiency, bytes/w.machine.hbm)
+}
