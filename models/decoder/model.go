@@ -3,6 +3,7 @@ package decoder
 import (
 	"titan/dtype"
 	"titan/graph"
+	"titan/kernels"
 )
 
 // Model is a configuration with what it takes to trace it. The parameters are
@@ -32,6 +33,8 @@ type Options struct {
 	// ForceLoadBalance sends tokens round the experts regardless of the router,
 	// for benchmarks.
 	ForceLoadBalance bool
+	// Kernels is what tile kernels run on; nil: plain operations.
+	Kernels *kernels.Target
 }
 
 // Batch is what a model reads. All arrays are [B, S].
