@@ -13,6 +13,7 @@ package configs
 import (
 	"titan/checkpoint"
 	"titan/data"
+	"titan/kernels"
 	"titan/mesh"
 	"titan/metrics"
 	"titan/models"
@@ -31,6 +32,7 @@ type Recipe struct {
 	Parallelism          parallel.Config              `toml:"parallelism" doc:"how devices share the work"`
 	MoE                  decoder.MoEConfig            `toml:"moe" doc:"how tokens reach their experts"`
 	ActivationCheckpoint decoder.ActivationCheckpoint `toml:"activation_checkpoint" doc:"which activations are computed again in the backward pass"`
+	Kernels              kernels.Config               `toml:"kernels" doc:"what is computed by tile kernels"`
 	Quantize             decoder.Quantize             `toml:"quantize" doc:"products in narrower types"`
 	Optimizer            optim.Config                 `toml:"optimizer" doc:"the optimizer"`
 	LRScheduler          optim.Schedule               `toml:"lr_scheduler" doc:"the learning rate over the steps"`
@@ -57,6 +59,7 @@ func Defaults() Recipe {
 		Parallelism:          parallel.DefaultConfig(),
 		MoE:                  decoder.DefaultMoEConfig(),
 		ActivationCheckpoint: decoder.DefaultActivationCheckpoint(),
+		Kernels:              kernels.DefaultConfig(),
 		Quantize:             decoder.DefaultQuantize(),
 		Optimizer:            optim.Defaults(),
 		LRScheduler:          optim.DefaultSchedule(),

@@ -1,7 +1,10 @@
 package kernels
 
 // AttentionTiles are the numbers of queries and of keys of a tile; 0 is chosen.
-type AttentionTiles struct{ Q, K int }
+type AttentionTiles struct {
+	Q int `toml:"queries" doc:"queries of a tile; 0: by the chip"`
+	K int `toml:"keys" doc:"keys of a tile; 0: by the chip"`
+}
 
 // attentionTable has the sizes to start from, by chip: those with the fewest
 // scheduled bundles of instructions for each pair of query and key among the sizes

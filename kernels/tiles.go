@@ -4,10 +4,18 @@ import "titan/dtype"
 
 // MatmulTiles are the tile's rows M, its contracted size K and its columns N of a
 // product; of the gradient of matrices [K, N], M rows are contracted. 0 is chosen.
-type MatmulTiles struct{ M, K, N int }
+type MatmulTiles struct {
+	M int `toml:"m" doc:"rows of a tile; 0: by the chip"`
+	K int `toml:"k" doc:"contracted size of a tile; 0: by the chip"`
+	N int `toml:"n" doc:"columns of a tile; 0: by the chip"`
+}
 
 // GroupedTiles are the tiles of the products of [GroupedMatmul].
-type GroupedTiles struct{ Product, LHS, RHS MatmulTiles }
+type GroupedTiles struct {
+	Product MatmulTiles `toml:"product" doc:"tiles of experts' products"`
+	LHS     MatmulTiles `toml:"lhs" doc:"tiles of the gradient of tokens"`
+	RHS     MatmulTiles `toml:"rhs" doc:"tiles of the gradient of experts' matrices"`
+}
 
 // matmulTable has the sizes to start from, by chip, for products, products with
 // transposed matrices (the gradient of lhs) and gradients of matrices.

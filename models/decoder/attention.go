@@ -5,6 +5,7 @@ import (
 
 	"titan/dtype"
 	"titan/graph"
+	"titan/kernels"
 )
 
 // AttentionOptions say how causal attention is cut into pieces. They change
@@ -19,6 +20,10 @@ type AttentionOptions struct {
 	// keys and values: ContextRing (or "") passes them round, ContextAllGather
 	// brings all of them together on every device.
 	Context string
+	// Plain keeps to plain operations where the model has tile kernels; Tiles are the
+	// sizes of these.
+	Plain bool
+	Tiles kernels.AttentionTiles
 }
 
 // masked is added to scores that must not count. It is far below any score, and

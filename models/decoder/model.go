@@ -33,8 +33,11 @@ type Options struct {
 	// ForceLoadBalance sends tokens round the experts regardless of the router,
 	// for benchmarks.
 	ForceLoadBalance bool
-	// Kernels is what tile kernels run on; nil: plain operations.
-	Kernels *kernels.Target
+	// Kernels is what tile kernels run on; nil: plain operations. Attention.Plain
+	// and PlainExperts keep it from one of them.
+	Kernels      *kernels.Target
+	PlainExperts bool
+	ExpertTiles  kernels.GroupedTiles
 }
 
 // Batch is what a model reads. All arrays are [B, S].
