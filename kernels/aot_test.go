@@ -102,7 +102,7 @@ func TestAttentionCompilesForTPU(t *testing.T) {
 			m, err := onDevices(s.devices, []graph.Type{q, kv, kv, q, seg}, func(x []*graph.Value) []*graph.Value {
 				b := x[0].Builder()
 				a := kernels.Attention{Q: x[0], K: x[1], V: x[2], Causal: true, Target: target}
-				a.Lo, a.Hi = kernels.KeyIntervals(b, S, S, kernels.Intervals{Places: b.Iota(graph.T(dtype.S32, S), 0), QSegments: x[4], KSegments: x[4]})
+				a.Lo, a.Hi = kernels.KeyIntervals(b, S, S, kernels.Intervals{Places: b.Iota(graph.T(dtype.S32, S), 0), Starts: kernels.Starts(x[4])})
 				outs := []*graph.Value{kernels.FlashAttention(a)}
 				outs = append(outs, graph.VJP(outs, x[3:4], x[:3])...)
 				if s.kind == "v5e" || s.kind == "tpu7x" { // on all with TITAN_LONG, see long_test.go

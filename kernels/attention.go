@@ -14,8 +14,7 @@ type Attention struct {
 	// all f32 or all bf16: R query heads share each of the G key/value heads.
 	Q, K, V *graph.Value
 	// Lo and Hi, s32 [B, Q], let query t see keys Lo[t] to Hi[t]−1; each of their
-	// rows serves G/B consecutive rows of Q. [KeyIntervals] makes them from places
-	// and segments. Nil are 0 and T.
+	// rows serves G/B consecutive rows of Q. [KeyIntervals] makes them. Nil are 0 and T.
 	Lo, Hi *graph.Value
 	// Causal says that Hi is about the query's own place. It changes only what the
 	// cost is thought to be.
@@ -29,39 +28,6 @@ type Attention struct {
 
 // masked is the score of a key that is not seen: far below any, and finite.
 const masked = -1e30
-
-// Intervals says which keys queries see.
-type Intervals struct {
-	// Places, s32 [Q], has for each query the last key that it sees, its own in
-	// causal attention; nil: it sees all.
-	Places *graph.Value
-	// QSegments [B, Q] and KSegments [B, T], s32, keep queries to keys of their own
-	// segment, each of which must be one run of the keys; nil: there is one only.
-	QSegments, KSegments *graph.Value
-}
-
-// KeyIntervals returns Lo and Hi, s32 [B, Q], for [Attention] of Q queries to T
-// keys; B is 1 without segments. Queries of a segment without keys get an empty
-// interval.
-func KeyIntervals(b *graph.Builder, Q, T int, in Intervals) (lo, hi *graph.Value) {
-	num := func(x int) *graph.Value { return b.Int(dtype.S32, int64(x)) }
-	B := 1
-	if in.QSegments != nil {
-		B = in.QSegments.Dim(0)
-	}
-	lo, hi = b.Zeros(graph.T(dtype.S32, B, Q)), b.Full(graph.T(dtype.S32, B, Q), float64(T))
-	if in.QSegments != nil {
-		shape := []int{B, Q, T}
-		same := graph.Equal(graph.BroadcastInDim(in.QSegments, shape, []int{0, 1}), graph.BroadcastInDim(in.KSegments, shape, []int{0, 2}))
-		key := b.Iota(graph.T(dtype.S32, shape...), 2)
-		lo = graph.ReduceMin(graph.Select(same, key, num(T)), 2)
-		hi = graph.AddScalar(graph.ReduceMax(graph.Select(same, key, num(-1)), 2), 1)
-	}
-	if in.Places != nil {
-		hi = graph.Min(hi, graph.BroadcastInDim(graph.AddScalar(in.Places, 1), []int{B, Q}, []int{1}))
-	}
-	return lo, hi
-}
 
 // FlashAttention is attention with gradients for Q, K and V; the result has Q's
 // shape and type. A query that sees no key gets some finite output. Like every

@@ -27,17 +27,8 @@ func (c attentionCase) program(t *testing.T, d dtype.DType, target kernels.Targe
 		q, k, v := b.Input("q", graph.T(d, c.G, c.R, c.Q, c.h)), b.Input("k", graph.T(d, c.G, c.T, c.h)), b.Input("v", graph.T(d, c.G, c.T, c.h))
 		qs, ks := b.Input("q_segments", graph.T(dtype.S32, c.B, c.Q)), b.Input("k_segments", graph.T(dtype.S32, c.B, c.T))
 		ct := b.Input("ct", q.Type())
-		var in kernels.Intervals
-		if c.packed {
-			in.QSegments, in.KSegments = qs, ks
-		}
-		if c.causal {
-			in.Places = b.Iota(graph.T(dtype.S32, c.Q), 0)
-		}
 		a := kernels.Attention{Q: q, K: k, V: v, Causal: c.causal, Apart: c.apart, Target: target, Tiles: c.tiles}
-		if c.packed || c.causal {
-			a.Lo, a.Hi = kernels.KeyIntervals(b, c.Q, c.T, in)
-		}
+		a.Lo, a.Hi = c.intervals(b, qs, ks)
 		out := kernels.FlashAttention(a)
 		b.Output("out", out)
 		for _, g := range graph.VJP([]*graph.Value{out}, []*graph.Value{ct}, []*graph.Value{q, k, v}) {
@@ -47,6 +38,27 @@ func (c attentionCase) program(t *testing.T, d dtype.DType, target kernels.Targe
 	})
 	require.NoError(t, err)
 	return m.StableHLO()
+}
+
+// intervals makes those of documents in both of two texts by comparing all of their
+// tokens; of one text, where it is causal, by Starts.
+func (c attentionCase) intervals(b *graph.Builder, qs, ks *graph.Value) (lo, hi *graph.Value) {
+	var in kernels.Intervals
+	if c.causal {
+		in.Places = b.Iota(graph.T(dtype.S32, c.Q), 0)
+	}
+	if c.packed && c.causal && c.Q == c.T {
+		in.Starts = kernels.Starts(qs)
+	}
+	lo, hi = kernels.KeyIntervals(b, c.Q, c.T, in)
+	if c.packed && in.Starts == nil {
+		shape := []int{c.B, c.Q, c.T}
+		same := graph.Equal(graph.BroadcastInDim(qs, shape, []int{0, 1}), graph.BroadcastInDim(ks, shape, []int{0, 2}))
+		key := b.Iota(graph.T(dtype.S32, shape...), 2)
+		lo = graph.ReduceMin(graph.Select(same, key, b.Int(dtype.S32, int64(c.T))), 2)
+		hi = graph.AddScalar(graph.ReduceMax(graph.Select(same, key, b.Int(dtype.S32, -1)), 2), 1)
+	}
+	return lo, hi
 }
 
 // plain is softmax attention by its definition, in float64.

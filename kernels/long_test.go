@@ -40,7 +40,7 @@ func TestKernelsAtProductionLevel(t *testing.T) {
 			return []graph.Type{q, kv, kv, q, graph.T(dtype.S32, 1, S)}, func(x []*graph.Value) []*graph.Value {
 				b := x[0].Builder()
 				a := kernels.Attention{Q: x[0], K: x[1], V: x[2], Causal: true, Apart: apart, Target: target}
-				a.Lo, a.Hi = kernels.KeyIntervals(b, S, S, kernels.Intervals{Places: b.Iota(graph.T(dtype.S32, S), 0), QSegments: x[4], KSegments: x[4]})
+				a.Lo, a.Hi = kernels.KeyIntervals(b, S, S, kernels.Intervals{Places: b.Iota(graph.T(dtype.S32, S), 0), Starts: kernels.Starts(x[4])})
 				out := kernels.FlashAttention(a)
 				if !gradients {
 					return []*graph.Value{out}

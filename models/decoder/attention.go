@@ -32,29 +32,39 @@ const masked = -1e30
 
 // attention is causal softmax attention: q [B, S, H, h], k and v [B, S, K, h]
 // with H a multiple of K; query head i reads key/value head i/(H/K). segments,
-// s32 [B, S] or nil, keep queries to the keys of their own segment. The result
-// has the shape of q. Scores are computed and summed in f32.
+// s32 [B, S] or nil, keep queries to the keys of their own segment; for tile kernels
+// they are what kernels.Starts makes of them. The result has the shape of q. Scores
+// are computed and summed in f32.
 //
 // Neither direction holds S×S scores: the backward pass computes probabilities
 // again from q, k and the logarithm of the softmax's denominator (Dao, 2023).
-func attention(q, k, v, segments *graph.Value, o AttentionOptions) *graph.Value {
+func attention(q, k, v, segments *graph.Value, o AttentionOptions, tiled *tiledBlocks) *graph.Value {
 	B, S, H, K := q.Dim(0), q.Dim(1), q.Dim(2), k.Dim(2)
 	args := toRows(q, k, v)
-	if segments != nil {
-		args = append(args, segmentRows(segments, K))
+	var block blocks
+	groups := 1
+	switch {
+	case tiled == nil:
+		block, groups = o.block(S), o.groups(B*K, H/K)
+		if segments != nil {
+			segments = segmentRows(segments, K)
+		}
+	default:
+		block = tiled
 	}
-
-	block := o.block(S)
+	if segments != nil {
+		args = append(args, segments)
+	}
 	run := func(args []*graph.Value) *graph.Value {
 		return graph.CustomVJP(args,
 			func(args []*graph.Value) (outs, residuals []*graph.Value) {
-				out, lse := block.forward(ownPiece(args), args[2].DType())
+				out, lse := block.forward(ownPiece(args, tiled != nil), args[2].DType())
 				out, lse = graph.Name(out, NameAttnOut), graph.Name(lse, NameAttnOut)
 				return []*graph.Value{out}, append(append([]*graph.Value(nil), args...), out, lse)
 			},
 			func(residuals, cts []*graph.Value) []*graph.Value {
 				n := len(residuals) - 2
-				p := ownPiece(residuals[:n])
+				p := ownPiece(residuals[:n], tiled != nil)
 				delta := rowProducts(residuals[n], cts[0])
 				grads := block.backward(p, residuals[n+1], delta, graph.Convert(cts[0], p.v.DType()))
 				for i, g := range grads {
@@ -64,7 +74,7 @@ func attention(q, k, v, segments *graph.Value, o AttentionOptions) *graph.Value 
 			})[0]
 	}
 	var out *graph.Value
-	if groups := o.groups(B*K, H/K); groups > 1 {
+	if groups > 1 {
 		_, ys := q.Builder().Scan(nil, inGroups(groups, args), func(_, x []*graph.Value) (next, ys []*graph.Value) {
 			return nil, []*graph.Value{run(x)}
 		})

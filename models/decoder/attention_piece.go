@@ -8,6 +8,10 @@ type piece struct {
 	// qSegments [G, Q] and kSegments [G, T], s32, keep queries to the keys of
 	// their own segment; nil: there is one only.
 	qSegments, kSegments *graph.Value
+	// starts, s32 [B, Q], is there instead of segments for tiledBlocks: the first key
+	// of a query's document, which may lie before the keys or behind them. Each row
+	// is that of G/B rows of q.
+	starts *graph.Value
 	// all: queries see all keys. If not, they see those up to their own place.
 	all bool
 	// chunks, if set, say where queries lie: the keys are equal chunks, of which
@@ -16,10 +20,14 @@ type piece struct {
 	chunks *[2]*graph.Value
 }
 
-// ownPiece is attention of a sequence to itself: q, k, v and perhaps segments.
-func ownPiece(args []*graph.Value) piece {
+// ownPiece is attention of a sequence to itself: q, k, v and perhaps segments, or
+// starts.
+func ownPiece(args []*graph.Value, tiled bool) piece {
 	p := piece{q: args[0], k: args[1], v: args[2]}
-	if len(args) > 3 {
+	switch {
+	case len(args) > 3 && tiled:
+		p.starts = args[3]
+	case len(args) > 3:
 		p.qSegments, p.kSegments = args[3], args[3]
 	}
 	return p

@@ -115,7 +115,7 @@ func TestAttention(t *testing.T) {
 			{"loops and groups", AttentionOptions{Block: 2, Rows: 2}},
 		} {
 			t.Run(fmt.Sprintf("%s isolated=%v", c.name, isolated), func(t *testing.T) {
-				got := run(isolated, func(q, k, v, s *graph.Value) *graph.Value { return attention(q, k, v, s, c.o) })
+				got := run(isolated, func(q, k, v, s *graph.Value) *graph.Value { return attention(q, k, v, s, c.o, nil) })
 				for i, what := range []string{"output", "dq", "dk", "dv"} {
 					requireClose(t, want[i], got[i], 2e-6, what)
 				}

@@ -60,11 +60,12 @@ func (o AttentionOptions) contextBlock(chunk int) int {
 
 // contextAttention is attention of sequences whose tokens are shared out among
 // the devices of g as HeadTail does: q [B, S/n, H, h], k and v [B, S/n, K, h],
-// segments s32 [B, S/n] or nil are this device's parts, and so is the result. No
-// device holds scores of more than a block of queries and keys at once.
-func contextAttention(q, k, v, segments *graph.Value, g Group, o AttentionOptions) *graph.Value {
+// segments s32 [B, S/n] or nil, as for attention, are this device's parts, and so is
+// the result. No device holds scores of more than a block of queries and keys at
+// once.
+func contextAttention(q, k, v, segments *graph.Value, g Group, o AttentionOptions, tiled *tiledBlocks) *graph.Value {
 	if g.Alone() {
-		return attention(q, k, v, segments, o)
+		return attention(q, k, v, segments, o, tiled)
 	}
 	b := q.Builder()
 	B, L, H, K := q.Dim(0), q.Dim(1), q.Dim(2), k.Dim(2)
@@ -77,7 +78,7 @@ func contextAttention(q, k, v, segments *graph.Value, g Group, o AttentionOption
 	// Chunks that blocks do not divide are filled up with tokens of a segment of
 	// their own.
 	fill := 0
-	if !static {
+	if !static && tiled == nil {
 		fill = (size - chunk%size) % size
 	}
 	if fill > 0 && segments == nil {
@@ -89,28 +90,33 @@ func contextAttention(q, k, v, segments *graph.Value, g Group, o AttentionOption
 		args = append(args, fillChunks(segments, 1, fill, math.MinInt32))
 	}
 
-	var in blocks = loopedBlocks{size}
-	if static {
-		in = staticBlocks{size}
+	in := func(rows int) blocks {
+		switch {
+		case tiled != nil:
+			return tiled
+		case static:
+			return o.grouped(staticBlocks{size}, rows, H/K)
+		}
+		return o.grouped(loopedBlocks{size}, rows, H/K)
 	}
 	var d distributed
 	switch o.Context {
 	case "", ContextRing:
-		d = ring{g, o.grouped(in, B*K, H/K), o.grouped(in, 2*B*K, H/K)}
+		d = ring{g, in(B * K), in(2 * B * K)}
 	case ContextAllGather:
-		d = gathered{g, o.grouped(in, B*K, H/K)}
+		d = gathered{g, in(B * K)}
 	default:
 		b.Fail("context parallel attention %q; there are %q and %q", o.Context, ContextRing, ContextAllGather)
 	}
 	out := graph.CustomVJP(args,
 		func(args []*graph.Value) (outs, residuals []*graph.Value) {
-			out, lse := d.forward(ownPart(args))
+			out, lse := d.forward(ownPart(args, tiled != nil))
 			out, lse = graph.Name(graph.Convert(out, args[2].DType()), NameAttnOut), graph.Name(lse, NameAttnOut)
 			return []*graph.Value{out}, append(append([]*graph.Value(nil), args...), out, lse)
 		},
 		func(residuals, cts []*graph.Value) []*graph.Value {
 			n := len(residuals) - 2
-			p := ownPart(residuals[:n])
+			p := ownPart(residuals[:n], tiled != nil)
 			delta := rowProducts(residuals[n], cts[0])
 			grads := d.backward(p, residuals[n+1], delta, graph.Convert(cts[0], p.v.DType()))
 			for i, g := range grads {
@@ -135,11 +141,15 @@ type part struct {
 	q, k, v  *graph.Value // [G, R, L, h], [G, L, h], [G, L, h]
 	device   *graph.Value // its place in the group
 	segments *graph.Value // s32 [B, L] or nil
+	starts   *graph.Value // instead of segments, for tiledBlocks: places in the sequence
 }
 
-func ownPart(args []*graph.Value) part {
+func ownPart(args []*graph.Value, tiled bool) part {
 	p := part{q: args[0], k: args[1], v: args[2], device: args[3]}
-	if len(args) > 4 {
+	switch {
+	case len(args) > 4 && tiled:
+		p.starts = args[4]
+	case len(args) > 4:
 		p.segments = args[4]
 	}
 	return p

@@ -30,7 +30,7 @@ func contextProgram(t *testing.T, n, S, H, K, h int, o AttentionOptions) *graph.
 		args := []*graph.Value{input("q", q), input("k", k), input("v", k), input("ct", q), input("segments", graph.T(dtype.S32, 1, S))}
 		specs := []sharding.Spec{part, part, part, part, part}
 		outs := b.ShardMap(args, specs, specs[:4], func(x []*graph.Value) []*graph.Value {
-			out := contextAttention(x[0], x[1], x[2], x[4], Group{Axes: []string{"context"}, Size: n}, o)
+			out := contextAttention(x[0], x[1], x[2], x[4], Group{Axes: []string{"context"}, Size: n}, o, nil)
 			return append([]*graph.Value{out}, graph.VJP([]*graph.Value{out}, []*graph.Value{x[3]}, x[:3])...)
 		})
 		for i, o := range outs {

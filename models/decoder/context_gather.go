@@ -15,7 +15,7 @@ func (a gathered) piece(p part) piece {
 	n := a.g.Devices()
 	whole := func(x *graph.Value) *graph.Value { return sequenceOrder(a.g.Gather(graph.ExpandDims(x, 0), 0)) }
 	chunks := ownChunks(p.device, n)
-	all := piece{q: p.q, k: whole(p.k), v: whole(p.v), chunks: &chunks}
+	all := piece{q: p.q, k: whole(p.k), v: whole(p.v), starts: p.starts, chunks: &chunks}
 	if p.segments != nil {
 		all.qSegments, all.kSegments = p.rows(p.segments), p.rows(whole(p.segments))
 	}

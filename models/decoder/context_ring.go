@@ -58,12 +58,26 @@ func (p part) travels() []*graph.Value {
 
 // own is attention of the device's tokens to each other: of its two chunks the
 // first lies before the second.
-func (p part) own() piece {
-	args := []*graph.Value{p.q, p.k, p.v}
+func (p part) own(n int) piece {
+	own := piece{q: p.q, k: p.k, v: p.v}
 	if p.segments != nil {
-		args = append(args, p.rows(p.segments))
+		own.qSegments = p.rows(p.segments)
+		own.kSegments = own.qSegments
 	}
-	return ownPiece(args)
+	if p.starts != nil { // how many of the device's keys come before them
+		b, chunk := p.starts.Builder(), p.k.Dim(1)/2
+		var before *graph.Value
+		for _, number := range ownChunks(p.device, n) {
+			x := graph.Sub(p.starts, graph.Mul(number, b.Int(dtype.S32, int64(chunk))))
+			x = graph.Min(graph.Max(x, b.Int(dtype.S32, 0)), b.Int(dtype.S32, int64(chunk)))
+			if before != nil {
+				x = graph.Add(before, x)
+			}
+			before = x
+		}
+		own.starts = before
+	}
+	return own
 }
 
 // step is what a device does in one step of the ring.
@@ -71,12 +85,24 @@ type step struct {
 	part
 	chunk int
 	at    *graph.Value // where the chunks of the second pair start: 0 or chunk
+	// keysAt are the places in the sequence where the keys of both pairs start.
+	keysAt [2]*graph.Value
 }
 
-func (p part) step(number *graph.Value) step {
+func (p part) step(number *graph.Value, n int) step {
 	b, chunk := number.Builder(), p.k.Dim(1)/2
+	num := func(n int) *graph.Value { return b.Int(dtype.S32, int64(n)) }
 	before := graph.GreaterEqual(p.device, number) // the keys' device lies before this one
-	return step{p, chunk, graph.Select(before, b.Int(dtype.S32, 0), b.Int(dtype.S32, int64(chunk)))}
+	s := step{part: p, chunk: chunk, at: graph.Select(before, num(0), num(chunk))}
+	if p.starts != nil {
+		device := graph.Sub(p.device, number)
+		chunks := ownChunks(graph.Select(before, device, graph.Add(device, num(n))), n)
+		chunks[1] = graph.Select(before, chunks[0], chunks[1])
+		for i, c := range chunks {
+			s.keysAt[i] = graph.Mul(c, num(chunk))
+		}
+	}
+	return s
 }
 
 // queries takes the chunks of both pairs' queries along dim and lays them one
@@ -95,6 +121,10 @@ func (s step) piece(kv []*graph.Value) piece {
 	p := piece{q: s.queries(s.q, 2), k: s.keys(kv[0], 1), v: s.keys(kv[1], 1), all: true}
 	if s.segments != nil {
 		p.qSegments, p.kSegments = s.queries(s.rows(s.segments), 1), s.keys(s.rows(kv[2]), 1)
+	}
+	if s.starts != nil {
+		pairs := graph.Split(s.queries(s.starts, 1), 0, 2)
+		p.starts = graph.Concat(0, graph.Sub(pairs[0], s.keysAt[0]), graph.Sub(pairs[1], s.keysAt[1]))
 	}
 	return p
 }
@@ -130,9 +160,9 @@ func (s step) add(x, ys *graph.Value, dim, first int) *graph.Value {
 
 func (r ring) forward(p part) (out, lse *graph.Value) {
 	kv := r.send(p.travels())
-	out, lse = r.own.forward(p.own(), dtype.F32)
+	out, lse = r.own.forward(p.own(r.g.Devices()), dtype.F32)
 	acc := r.round(kv, []*graph.Value{out, lse}, func(number *graph.Value, kv, acc []*graph.Value) []*graph.Value {
-		s := p.step(number)
+		s := p.step(number, r.g.Devices())
 		out, lse := r.pairs.forward(s.piece(kv), dtype.F32)
 		outs, lses := graph.Split(out, 0, 2), graph.Split(lse, 0, 2)
 		for i, at := range []*graph.Value{number.Builder().Int(dtype.S32, int64(s.chunk)), s.at} {
@@ -162,9 +192,9 @@ func merge(out1, lse1, out2, lse2 *graph.Value) []*graph.Value {
 // while the next part of them is computed, and come home in the end.
 func (r ring) backward(p part, lse, delta, ct *graph.Value) []*graph.Value {
 	kv := r.send(p.travels())
-	acc := r.round(kv, r.own.backward(p.own(), lse, delta, ct), func(number *graph.Value, kv, acc []*graph.Value) []*graph.Value {
+	acc := r.round(kv, r.own.backward(p.own(r.g.Devices()), lse, delta, ct), func(number *graph.Value, kv, acc []*graph.Value) []*graph.Value {
 		behind := r.send(acc[1:])
-		s := p.step(number)
+		s := p.step(number, r.g.Devices())
 		grads := r.pairs.backward(s.piece(kv), s.queries(lse, 2), s.queries(delta, 2), s.queries(ct, 2))
 		return []*graph.Value{
 			s.add(acc[0], grads[0], 2, s.chunk), s.add(behind[0], grads[1], 1, 0), s.add(behind[1], grads[2], 1, 0),

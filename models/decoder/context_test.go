@@ -12,6 +12,7 @@ import (
 	"titan/dtype"
 	"titan/graph"
 	"titan/internal/xlatest"
+	"titan/kernels"
 	"titan/mesh"
 	"titan/pjrt"
 	"titan/sharding"
@@ -22,6 +23,7 @@ type attentionData struct {
 	B, S, H, K, h int
 	q, k, v, ct   []float32
 	segments      []int32 // or nil
+	tiled         *tiledBlocks
 }
 
 func newAttentionData(B, S, H, K, h int, documents bool) *attentionData {
@@ -132,9 +134,13 @@ func (d *attentionData) run(t *testing.T, data, context, tensor int, compute dty
 			}
 			var segments *graph.Value
 			if len(x) > 4 {
-				segments = own(x[4])
+				segments = x[4]
+				if d.tiled != nil {
+					segments = kernels.Starts(segments)
+				}
+				segments = own(segments)
 			}
-			out := contextAttention(own(x[0]), own(x[1]), own(x[2]), segments, g, o)
+			out := contextAttention(own(x[0]), own(x[1]), own(x[2]), segments, g, o, d.tiled)
 			// The transpose of HeadTail puts the devices' outputs together again.
 			whole := graph.VJP([]*graph.Value{own(x[0])}, []*graph.Value{out}, x[:1])
 			return append(whole, graph.VJP([]*graph.Value{out}, []*graph.Value{own(x[3])}, x[:3])...)
@@ -177,7 +183,8 @@ var attentionResults = []string{"output", "dq", "dk", "dv"}
 
 // Attention of sequences that devices share is attention, and so are its
 // gradients: both ways, blocks written out and looped over, of lengths that blocks
-// divide and that they do not, with documents and without, few and odd heads.
+// divide and that they do not, with documents and without, few and odd heads; by
+// tile kernels, interpreted, too.
 func TestContextAttention(t *testing.T) {
 	const ring, gather = ContextRing, ContextAllGather
 	for _, c := range []struct {
@@ -196,12 +203,20 @@ func TestContextAttention(t *testing.T) {
 		{"looped, filled up", []string{ring, gather}, 1, 4, 1, 88, 3, 1, false, AttentionOptions{Block: 4}},
 		{"looped, filled up", []string{ring}, 1, 4, 1, 88, 3, 1, true, AttentionOptions{Block: 4, Rows: 3}},
 		{"looped", []string{ring, gather}, 1, 8, 1, 144, 3, 3, true, AttentionOptions{Block: 3}},
+		{"tiles", []string{ring}, 1, 1, 1, 36, 6, 3, true, AttentionOptions{Tiles: kernels.AttentionTiles{Q: 6, K: 9}}},
+		{"tiles", []string{ring, gather}, 2, 2, 2, 72, 4, 2, true, AttentionOptions{Tiles: kernels.AttentionTiles{Q: 6, K: 9}}},
+		{"tiles", []string{ring, gather}, 1, 4, 1, 88, 3, 1, false, AttentionOptions{Tiles: kernels.AttentionTiles{Q: 11, K: 11}}},
+		{"tiles", []string{ring}, 1, 8, 1, 96, 3, 3, true, AttentionOptions{Tiles: kernels.AttentionTiles{Q: 3, K: 6}}},
 	} {
 		d := newAttentionData(2, c.S, c.H, c.K, 4, c.documents)
 		want := d.oracle()
 		for _, how := range c.how {
 			t.Run(fmt.Sprintf("%s %d×%d×%d %s documents=%v", how, c.data, c.context, c.tensor, c.name, c.documents), func(t *testing.T) {
 				c.o.Context = how
+				d.tiled = nil
+				if c.o.Tiles.Q > 0 {
+					d.tiled = &tiledBlocks{kernels.Target{Strict: true}, c.o.Tiles}
+				}
 				got := d.run(t, c.data, c.context, c.tensor, dtype.F32, c.o)
 				for i, what := range attentionResults {
 					requireClose(t, want[i], got[i], 2e-6, what)
@@ -278,7 +293,7 @@ func TestContextAttentionMistakes(t *testing.T) {
 			x := b.Input("x", graph.T(dtype.F32, 1, S, 2, 4))
 			b.ShardMap([]*graph.Value{x}, []sharding.Spec{sharding.P()}, []sharding.Spec{sharding.P(nil, "context")}, func(x []*graph.Value) []*graph.Value {
 				y := HeadTail(x[0], 1, g)
-				return []*graph.Value{contextAttention(y, y, y, nil, g, o)}
+				return []*graph.Value{contextAttention(y, y, y, nil, g, o, nil)}
 			})
 			b.Output("x", x)
 			return nil

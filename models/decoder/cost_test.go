@@ -40,7 +40,7 @@ func TestLoopsAreCounted(t *testing.T) {
 	types := []graph.Type{graph.T(dtype.F32, 1, S, H, h), graph.T(dtype.F32, 1, S, K, h), graph.T(dtype.F32, 1, S, K, h)}
 	for block, within := range map[int]float64{128: 0.07, 64: 0.04} { // written out, and looped over
 		got := contractions(t, false, types, func(in []*graph.Value) *graph.Value {
-			return attention(in[0], in[1], in[2], nil, AttentionOptions{Block: block})
+			return attention(in[0], in[1], in[2], nil, AttentionOptions{Block: block}, nil)
 		})
 		// Two products forward and five backward, of half of all pairs.
 		require.InEpsilon(t, 7*2*h*H*S*S/2, got, within, "blocks of %d", block)

@@ -115,12 +115,16 @@ func (m *Model) Stage(b *graph.Builder, params map[string]*graph.Value, f Flow, 
 		positions = b.Iota(graph.T(dtype.S32, batch.Tokens.Dim(1)), 0)
 	}
 	segments := batch.Segments
+	tiled := m.tiled(batch.Tokens.Dim(1))
 	if segments != nil {
+		if tiled != nil {
+			segments = kernels.Starts(segments)
+		}
 		segments = m.part(segments)
 	}
 	parts := layerParts{
 		turn:    m.Config.newRope(b, m.part(positions)),
-		attend:  func(q, k, v *graph.Value) *graph.Value { return m.attend(q, k, v, segments) },
+		attend:  func(q, k, v *graph.Value) *graph.Value { return m.attend(q, k, v, segments, tiled) },
 		experts: m.experts,
 	}
 	x, balances := m.layers(b, params, f.X, func(x *graph.Value, sparse bool, w weights) (*graph.Value, balance) {
@@ -203,11 +207,8 @@ func (m *Model) lastNorm(x *graph.Value, params map[string]*graph.Value) *graph.
 }
 
 // attend is causal attention of this device's heads.
-func (m *Model) attend(q, k, v, segments *graph.Value) *graph.Value {
-	if g := m.Placement.Context(); !g.Alone() {
-		return contextAttention(q, k, v, segments, g, m.Options.Attention)
-	}
-	return attention(q, k, v, segments, m.Options.Attention)
+func (m *Model) attend(q, k, v, segments *graph.Value, tiled *tiledBlocks) *graph.Value {
+	return contextAttention(q, k, v, segments, m.Placement.Context(), m.Options.Attention, tiled)
 }
 
 // layerParts are what differs between layers that see whole sequences and those
