@@ -38,6 +38,7 @@ func (c *checking) all() {
 	c.quantize()
 	c.experts()
 	c.remat()
+	c.kernels()
 	c.optimizer()
 	c.memory()
 }
@@ -199,6 +200,7 @@ func (r *Recipe) Warnings() []string {
 	}
 	out = append(out, r.parallelWarnings()...)
 	out = append(out, r.quantizeWarnings()...)
+	out = append(out, r.kernelWarnings()...)
 	out = append(out, r.unusedWarnings()...)
 	_, notes := r.LRScheduler.Curve(r.Training.Steps)
 	out = append(out, notes...)

@@ -134,7 +134,6 @@ var torchTitan = map[string]string{
 	"quantize.linear.float8.emulate": "is not needed: the cpu platform computes 8-bit products with equal results; leave it out",
 	"quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp": gone,
 	"quantize.linear.float8.force_recompute_fp8_weight_in_bwd":        "is what happens in any case; leave it out",
-	"kernels":                                               "is not supported yet; leave the section out",
 	"plan":                                                  "is not supported yet; leave the section out",
 	"sweep":                                                 "is not supported yet; leave the section out",
 	"model.converters":                                      "is not needed: quantize.linear.float8.enable has products in 8-bit floats; leave it out",

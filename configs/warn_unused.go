@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"titan/kernels"
 	"titan/models/decoder"
 	"titan/optim"
 )
@@ -28,6 +29,10 @@ func (r *Recipe) unusedWarnings() []string {
 	moe, plain := r.MoE, decoder.DefaultMoEConfig()
 	unused(moe.CapacityFactor != plain.CapacityFactor && moe.Dispatch != "capacity", "moe.capacity_factor", "moe.dispatch is %q, not \"capacity\"", moe.Dispatch)
 	unused(moe.BiasUpdateRate != plain.BiasUpdateRate && moe.LoadBalance != "bias", "moe.bias_update_rate", "moe.load_balance is %q, not \"bias\"", moe.LoadBalance)
+
+	if m, err := r.Decoder(); err == nil {
+		unused(r.Kernels.Experts != kernels.Auto && m.MoE == nil, "kernels.experts", "%s %s has none", r.Model.Name, r.Model.Flavor)
+	}
 
 	o := r.Optimizer
 	if o.Name == optim.Muon || slices.ContainsFunc(o.ParamGroups, func(g optim.Group) bool { return g.Optimizer == optim.Muon }) {

@@ -28,7 +28,10 @@ func TestUnusedWarnings(t *testing.T) {
 		require.NoError(t, err)
 		require.NotContains(t, strings.Join(r.Warnings(), "\n"), "has no effect", c.needs)
 	}
-	r, _, err := Load("qwen3_moe_debug", []string{"activation_checkpoint.mode=selective", "activation_checkpoint.selective_ac_option=\"3\"", "parallelism.pipeline_parallel_degree=2", "training.global_batch_size=16"})
+	r, _, err := Load("llama3_debug", []string{"kernels.experts=tile"})
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(r.Warnings(), "\n"), "kernels.experts has no effect: llama3 debugmodel has none")
+	r, _, err = Load("qwen3_moe_debug", []string{"activation_checkpoint.mode=selective", "activation_checkpoint.selective_ac_option=\"3\"", "parallelism.pipeline_parallel_degree=2", "training.global_batch_size=16"})
 	require.NoError(t, err)
 	require.Contains(t, strings.Join(r.Warnings(), "\n"), "it is 3, and of 2 layers of a stage there is no such one to checkpoint")
 }

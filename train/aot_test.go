@@ -1,6 +1,7 @@
 package train
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -8,6 +9,8 @@ import (
 
 	"titan/dtype"
 	"titan/internal/xlatest"
+	"titan/kernels"
+	"titan/mesh"
 	"titan/models"
 	"titan/models/decoder"
 	"titan/parallel"
@@ -62,7 +65,13 @@ func TestStepCompilesForTPU(t *testing.T) {
 		{"tpu7x:2x2x1", "qwen3_moe", 1, 8},
 	} {
 		t.Run(c.topology+" "+c.family, func(t *testing.T) {
-			s, stats, mod := compiledFor(t, c.topology, c.family, c.replicate, c.shard, nil)
+			s, stats, mod := compiledFor(t, c.topology, c.family, c.replicate, c.shard, func(o *StepOptions) {
+				topology, err := mesh.ParseTopology(c.topology)
+				require.NoError(t, err)
+				chip, err := topology.Chip()
+				require.NoError(t, err)
+				useKernels(&o.Options, kernels.DefaultConfig(), Platform{Chip: &chip})
+			})
 			// Parameters and both moments in f32; vectors and counters are whole.
 			state := 3 * s.Plan.Bytes(4)
 			require.InEpsilon(t, state, stats.Alias, 0.02, "state on a device, updated in place")
@@ -71,6 +80,15 @@ func TestStepCompilesForTPU(t *testing.T) {
 				kinds[c.Kind()]++
 			}
 			t.Logf("temp %s, collectives %v", mib(stats.Temp), kinds)
+			tiled := map[string]bool{}
+			for _, c := range mod.Computations {
+				for _, i := range c.Instructions {
+					if i.CustomCallTarget == hlo.TileKernel {
+						tiled[i.KernelName()] = true
+					}
+				}
+			}
+			require.Subset(t, slices.Collect(maps.Keys(tiled)), []string{"attention", "attention_gradient"}, "tile kernels")
 			require.Positive(t, kinds["all-gather"], "parameters are gathered")
 			require.Positive(t, kinds["reduce-scatter"]+kinds["all-reduce"], "gradients are summed")
 		})

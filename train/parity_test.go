@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"titan/graph"
+	"titan/kernels"
 	"titan/mesh"
 	"titan/models/decoder"
 	"titan/parallel"
@@ -267,6 +268,7 @@ var parityCases = []parityCase{
 	{mesh: "cp=2 tp=4"},
 	{mesh: "dp_shard=2 cp=2 tp=2", packed: true, moe: true},
 	{mesh: "dp_shard=2 cp=4", packed: true, change: gatherKeys},
+	{mesh: "dp_shard=2 cp=2 tp=2", packed: true, change: tiles},
 	{mesh: "ep=2", moe: true},
 	{mesh: "ep=8", moe: true},
 	{mesh: "dp_shard=2 ep=2", moe: true, packed: true, passes: 4},
@@ -286,6 +288,12 @@ var parityCases = []parityCase{
 }
 
 func gatherKeys(o *StepOptions) { o.Options.Attention.Context = "allgather" }
+
+// tiles computes attention by tile kernels, interpreted.
+func tiles(o *StepOptions) {
+	o.Options.Kernels, o.Options.Attention.Tiles = &kernels.Target{Strict: true}, kernels.AttentionTiles{Q: 8, K: 4}
+	o.Options.PlainExperts = true
+}
 
 func keepGathered(o *StepOptions) { o.Placement.Reshard = false }
 

@@ -147,7 +147,7 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	if err != nil {
 		return err
 	}
-	if t.options, err = OptionsFor(r, t.machine.Mesh, Platform{CPU: t.machine.OnCPU}); err != nil {
+	if t.options, err = OptionsFor(r, t.machine.Mesh, t.machine.Platform()); err != nil {
 		return err
 	}
 	if t.budget, err = t.checkRemat(); err != nil {

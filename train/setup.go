@@ -10,15 +10,6 @@ import (
 	"titan/parallel"
 )
 
-// Platform is what the step builder needs to know of the machine that will run
-// the program. It changes how things are computed, not what.
-type Platform struct {
-	CPU bool // pieces are made to fit its caches
-}
-
-// PlatformOf tells from a recipe what its machine is like.
-func PlatformOf(r *configs.Recipe) Platform { return Platform{CPU: r.Mesh.Platform == "cpu"} }
-
 // OptionsFor resolves a recipe on a mesh into what the step is built from.
 func OptionsFor(r *configs.Recipe, m *mesh.Mesh, p Platform) (StepOptions, error) {
 	model, err := r.Decoder()
@@ -67,6 +58,7 @@ func modelOptions(r *configs.Recipe, model *decoder.Config, p Platform, m *mesh.
 		o.Float8InBF16 = true // which it multiplies more than twice as fast
 		o.Attention.Rows = 16
 	}
+	useKernels(&o, r.Kernels, p)
 	return o
 }
 
@@ -88,6 +80,7 @@ func describe(o StepOptions, plan *parallel.Plan) []string {
 		fmt.Sprintf("mesh %v", o.Mesh),
 		fmt.Sprintf("model: %s parameters (embedding %s%s), %d layers, width %d", commas(all), commas(embedding), ifMoE(routed), o.Model.Layers, o.Model.Dim),
 	}
+	lines = append(lines, describeKernels(o, plan)...)
 	kinds := []string{
 		"parameters " + mib(plan.Bytes(4)), "gradients " + mib(plan.Bytes(4)),
 	}

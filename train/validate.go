@@ -36,7 +36,7 @@ func (t *trainer) openValidation() (*validation, error) {
 	o.Passes = 1
 	local, seqLen := r.ValidationBatch()
 	o.Rows, o.SeqLen = local*parallel.BatchDegree(t.machine.Mesh.Axes()), seqLen
-	o.Options = modelOptions(r, &o.Model, Platform{CPU: t.machine.OnCPU}, t.machine.Mesh, local, seqLen)
+	o.Options = modelOptions(r, &o.Model, t.machine.Platform(), t.machine.Mesh, local, seqLen)
 	hash, err := t.tokenizerHash()
 	if err != nil {
 		return nil, err
