@@ -29,9 +29,9 @@ var recorded = []struct {
 	set          []string
 	quick        bool
 }{
-	{"llama_v5e", "llama3_debug", []string{"mesh.topology=v5e:2x4", "training.seq_len=256", "model.override.n_layers=2"}, false},
-	{"llama_quick", "llama3_debug", []string{"mesh.topology=v5e:2x4", "training.seq_len=256", "model.override.n_layers=2"}, true},
-	{"moe_tpu7x", "qwen3_moe_debug", []string{"mesh.topology=tpu7x:2x2x1", "training.seq_len=256", "model.override.n_layers=2", "parallelism.expert_parallel_degree=2"}, false},
+	{"llama_v5e", "llama3_debug", []string{"mesh.topology=v5e:2x4", "training.seq_len=256", "model.override.n_layers=2", "kernels.attention=plain"}, false},
+	{"llama_quick", "llama3_debug", []string{"mesh.topology=v5e:2x4", "training.seq_len=256", "model.override.n_layers=2", "kernels.attention=plain"}, true},
+	{"moe_tpu7x", "qwen3_moe_debug", []string{"mesh.topology=tpu7x:2x2x1", "training.seq_len=256", "model.override.n_layers=2", "kernels.attention=plain", "kernels.experts=plain", "parallelism.expert_parallel_degree=2"}, false},
 }
 
 // recordedStep builds the step of a recorded program.

@@ -49,7 +49,7 @@ func TestSearch(t *testing.T) {
 
 // What its own count shows to be hopeless is not compiled.
 func TestSearchSkips(t *testing.T) {
-	changes, compiled := searching(t, 16<<30, 32<<30, "training.local_batch_size=16", "activation_checkpoint.mode=full")
+	changes, compiled := searching(t, 16<<30, 32<<30, "training.local_batch_size=16", "training.seq_len=512", "activation_checkpoint.mode=full")
 	last := changes[len(changes)-1]
 	require.True(t, last.Fits, "%v", changes)
 	require.Contains(t, last.Set, "training.local_batch_size=1")

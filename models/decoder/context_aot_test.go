@@ -11,6 +11,7 @@ import (
 	"titan/dtype"
 	"titan/graph"
 	"titan/internal/xlatest"
+	"titan/kernels"
 	"titan/mesh"
 	"titan/pjrt"
 	"titan/pjrt/hlo"
@@ -19,7 +20,7 @@ import (
 
 // contextProgram is attention of one sequence of S tokens in bf16, whose parts
 // devices hold, and its gradients.
-func contextProgram(t *testing.T, n, S, H, K, h int, o AttentionOptions) *graph.Module {
+func contextProgram(t *testing.T, n, S, H, K, h int, o AttentionOptions, tiled *tiledBlocks) *graph.Module {
 	t.Helper()
 	m, err := mesh.New([]mesh.Axis{{Name: "context", Size: n}}, nil)
 	require.NoError(t, err)
@@ -30,7 +31,7 @@ func contextProgram(t *testing.T, n, S, H, K, h int, o AttentionOptions) *graph.
 		args := []*graph.Value{input("q", q), input("k", k), input("v", k), input("ct", q), input("segments", graph.T(dtype.S32, 1, S))}
 		specs := []sharding.Spec{part, part, part, part, part}
 		outs := b.ShardMap(args, specs, specs[:4], func(x []*graph.Value) []*graph.Value {
-			out := contextAttention(x[0], x[1], x[2], x[4], Group{Axes: []string{"context"}, Size: n}, o, nil)
+			out := contextAttention(x[0], x[1], x[2], x[4], Group{Axes: []string{"context"}, Size: n}, o, tiled)
 			return append([]*graph.Value{out}, graph.VJP([]*graph.Value{out}, []*graph.Value{x[3]}, x[:3])...)
 		})
 		for i, o := range outs {
@@ -48,7 +49,7 @@ func TestContextProgram(t *testing.T) {
 	sent := regexp.MustCompile(`"stablehlo\.(collective_permute|all_gather|reduce_scatter)"[^\n]*`)
 	typ := regexp.MustCompile(`-> tensor<[0-9x]*x(\w+)>`)
 	count := func(n int, how string) (map[string]int, int) {
-		text := contextProgram(t, n, n*256, 2, 1, 8, AttentionOptions{Context: how}).StableHLO()
+		text := contextProgram(t, n, n*256, 2, 1, 8, AttentionOptions{Context: how}, nil).StableHLO()
 		kinds := map[string]int{}
 		for _, at := range sent.FindAllStringSubmatchIndex(text, -1) {
 			kinds[text[at[2]:at[3]]+" "+typ.FindStringSubmatch(text[at[0]:])[1]]++
@@ -87,7 +88,7 @@ func compileContext(t *testing.T, topology string, mod *graph.Module, level int)
 
 // Sequences of 131072 tokens compile for a slice of eight small chips, both ways.
 // Temporaries are those of linear attention: they double with the sequence, and
-// are less than the scores of one chunk with one other.
+// are less than the scores of one chunk with one other. By tile kernels, too.
 func TestLongContextCompilesForTPU(t *testing.T) {
 	const n, S, H, K, h = 8, 128 << 10, 8, 4, 128
 	for how, want := range map[string]map[string]bool{
@@ -95,17 +96,22 @@ func TestLongContextCompilesForTPU(t *testing.T) {
 		ContextAllGather: {"all-gather": true, "reduce-scatter": true},
 	} {
 		t.Run(how, func(t *testing.T) {
-			half, _ := compileContext(t, "v5e:2x4", contextProgram(t, n, S/2, H, K, h, AttentionOptions{Context: how}), pjrt.LevelO0)
-			whole, opt := compileContext(t, "v5e:2x4", contextProgram(t, n, S, H, K, h, AttentionOptions{Context: how}), pjrt.LevelO0)
+			half, _ := compileContext(t, "v5e:2x4", contextProgram(t, n, S/2, H, K, h, AttentionOptions{Context: how}, nil), pjrt.LevelO0)
+			whole, opt := compileContext(t, "v5e:2x4", contextProgram(t, n, S, H, K, h, AttentionOptions{Context: how}, nil), pjrt.LevelO0)
+			target, err := kernels.For("v5e")
+			require.NoError(t, err)
+			tiled, tiles := compileContext(t, "v5e:2x4", contextProgram(t, n, S, H, K, h, AttentionOptions{Context: how}, &tiledBlocks{target: target}), pjrt.LevelO0)
 			const scores = 4 * H * (S / 2 / n) * (S / 2 / n)
-			t.Logf("temporaries %d MiB, of half the length %d MiB; scores of two chunks %d MiB", whole.Temp>>20, half.Temp>>20, scores>>20)
-			require.Less(t, whole.Temp, int64(scores))
+			t.Logf("temporaries %d MiB, of half the length %d MiB, by tile kernels %d MiB; scores of two chunks %d MiB", whole.Temp>>20, half.Temp>>20, tiled.Temp>>20, scores>>20)
+			require.Less(t, max(whole.Temp, tiled.Temp), int64(scores))
 			require.InEpsilon(t, 2*half.Temp, whole.Temp, 0.1)
-			kinds := map[string]bool{}
-			for _, c := range opt.Collectives() {
-				kinds[c.Kind()] = true
+			for _, m := range []*hlo.Module{opt, tiles} {
+				kinds := map[string]bool{}
+				for _, c := range m.Collectives() {
+					kinds[c.Kind()] = true
+				}
+				require.Equal(t, want, kinds)
 			}
-			require.Equal(t, want, kinds)
 		})
 	}
 }
@@ -114,7 +120,7 @@ func TestLongContextCompilesForTPU(t *testing.T) {
 // blocks is scheduled between start and done.
 func TestRingOverlapsOnTPU(t *testing.T) {
 	const n = 4
-	_, opt := compileContext(t, "v5e:2x2", contextProgram(t, n, 32<<10, 2, 1, 128, AttentionOptions{}), 0)
+	_, opt := compileContext(t, "v5e:2x2", contextProgram(t, n, 32<<10, 2, 1, 128, AttentionOptions{}, nil), 0)
 	inLoop := 0
 	for _, c := range opt.Collectives() {
 		if c.Times != n-2 {
