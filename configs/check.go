@@ -101,7 +101,7 @@ func (c *checking) outputs() {
 		key, path string
 		file      bool
 	}
-	all := []output{{"the run's lock", RunLock, true}}
+	all := []output{{"the run's lock", RunLock, true}, {"the run's record", RunRecord, true}, {"the run's log", RunLog, true}}
 	for _, o := range []struct {
 		output
 		written bool
@@ -127,8 +127,12 @@ func (c *checking) outputs() {
 	}
 }
 
-// RunLock is the file in job.dump_folder by which runs find out about each other.
-const RunLock = ".titan-run"
+// Files of job.dump_folder whose names are no recipe's choice.
+const (
+	RunLock   = ".titan-run" // by which runs find out about each other
+	RunRecord = "run.json"   // what a run tells about itself
+	RunLog    = "log.txt"    // what the terminal showed
+)
 
 // model checks that the parameters are of a size that can be counted, and that
 // the class for a last export has what the model has.

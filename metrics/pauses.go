@@ -12,6 +12,17 @@ const (
 	Validate   Kind = "validation"
 )
 
+// Further kinds of time that is not productive, see [Goodput].
+const (
+	Startup     Kind = "startup"     // opening and checking, before the first step
+	Recompile   Kind = "recompile"   // compiling after it
+	Input       Kind = "input"       // the devices waited for a batch
+	SkippedStep Kind = "skipped"     // steps that changed nothing
+	Repeated    Kind = "repeated"    // steps that were done again after a restart
+	Idle        Kind = "idle"        // between two processes
+	Unaccounted Kind = "unaccounted" // no kind says what it was
+)
+
 // pauses keeps the times without training: for the summary by kind, for windows
 // as intervals.
 type pauses struct {
