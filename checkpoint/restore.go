@@ -106,6 +106,9 @@ func (t *Target) batches(wants []shardWant, f func([]shardWant) error) error {
 // another shape or element type.
 func (c *Checkpoint) Check(tensors []Tensor) error { return check(c.path, c.Entries(), tensors) }
 
+// mostFaults bounds what check lists: beyond a few tensors more of them say nothing.
+const mostFaults = 4
+
 // check compares tensors with what a source has.
 func check(where string, entries []safetensors.Entry, tensors []Tensor) error {
 	has := make(map[string]int, len(entries))
@@ -127,8 +130,8 @@ func check(where string, entries []safetensors.Entry, tensors []Tensor) error {
 	switch n := len(faults); {
 	case n == 0:
 		return nil
-	case n > 10:
-		faults = append(faults[:10], fmt.Sprintf("and %d more", n-10))
+	case n > mostFaults:
+		faults = append(faults[:mostFaults-1], fmt.Sprintf("and %d more", n-mostFaults+1))
 	}
 	return fmt.Errorf("checkpoint: %s does not fit the model: %s", where, strings.Join(faults, "; "))
 }

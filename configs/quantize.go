@@ -3,6 +3,7 @@ package configs
 import (
 	"fmt"
 
+	"titan/internal/plural"
 	"titan/internal/recipekey"
 	"titan/mesh"
 	"titan/models/decoder"
@@ -36,7 +37,7 @@ func (r *Recipe) float8Unit() (int, string) {
 		return 1, "" // found elsewhere
 	}
 	tokens := f.TokenMultiple(m)
-	return tokens * cp / gcd(tokens*cp, local), fmt.Sprintf("what a device has of local_batch_size (%d) sequences must be a multiple of %d tokens for products in 8-bit floats (not with quantize.linear.float8.recipe_name = %q)", local, tokens, decoder.RecipeRowwiseGradHP)
+	return tokens * cp / gcd(tokens*cp, local), fmt.Sprintf("what a device has of %s (local_batch_size) must be a multiple of %d tokens for products in 8-bit floats (not with quantize.linear.float8.recipe_name = %q)", plural.Of(local, "sequence"), tokens, decoder.RecipeRowwiseGradHP)
 }
 
 // quantizeWarnings returns what 8-bit products gain nothing by.

@@ -6,6 +6,7 @@ import (
 
 	"titan/data"
 	"titan/dtype"
+	"titan/internal/plural"
 	"titan/internal/recipekey"
 	"titan/mesh"
 	"titan/models/decoder"
@@ -81,12 +82,12 @@ func (r *Recipe) MicroStepsOn(dp int) (int, error) {
 		}
 		if passes = t.GlobalBatchSize / pass; t.GlobalBatchSize%pass != 0 || passes == 0 {
 			return 0, recipekey.Errorf(keyBatch, "is %d and must be a multiple of %d: local_batch_size %d on %s%s",
-				t.GlobalBatchSize, pass, t.LocalBatchSize, plural(dp, "data-parallel device"), near)
+				t.GlobalBatchSize, pass, t.LocalBatchSize, plural.Of(dp, "data-parallel device"), near)
 		}
 	}
 	if passes < stages {
 		return 0, recipekey.Errorf(keyBatch, "is %d, which is %s of %s, and the %d stages of a pipeline need a pass each at least%s",
-			t.GlobalBatchSize, passesOf(passes), plural(pass, "sequence"), stages, nearestIs(stages*pass))
+			t.GlobalBatchSize, passesOf(passes), plural.Of(pass, "sequence"), stages, nearestIs(stages*pass))
 	}
 	return passes, nil
 }
@@ -102,13 +103,6 @@ func passesOf(n int) string {
 		return "one pass"
 	}
 	return fmt.Sprintf("%d passes", n)
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // GlobalBatch returns the sequences of a step over all devices.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"titan/internal/plural"
 	"titan/internal/recipekey"
 	"titan/mesh"
 	"titan/models/decoder"
@@ -70,6 +71,8 @@ type violation struct {
 	// divides is what the degree of that key does not divide; otherwise but says
 	// what is wrong, after "is N".
 	divides, but string
+	// absurd is a value of which nothing else need be said.
+	absurd bool
 }
 
 // violations returns all rules that degrees break or, if there are none, those
@@ -111,6 +114,10 @@ func (r *rules) but(key, format string, args ...any) {
 	r.broken = append(r.broken, violation{key: key, but: fmt.Sprintf(format, args...)})
 }
 
+func (r *rules) absurd(key, but string) {
+	r.broken = append(r.broken, violation{key: key, but: but, absurd: true})
+}
+
 // onDevices returns the rules that the degrees break because of the devices.
 func (s *spread) onDevices() []violation {
 	r := rules{spread: s}
@@ -131,7 +138,7 @@ func (r *rules) count() (shard int, ok bool) {
 		// Compared by division: products may be more than an int holds.
 		switch left := r.devices / others; {
 		case d.N > math.MaxInt32/others:
-			r.but(d.Key, "; with %d of other degrees that is more than %d devices", others, math.MaxInt32)
+			r.absurd(d.Key, parallel.TooMany(others))
 			counted = false
 		case r.devices > 0 && left%d.N != 0:
 			r.divide(d.Key, left, "%s", parallel.Left(left, r.devices))
@@ -154,7 +161,7 @@ func (r *rules) count() (shard int, ok bool) {
 		shard = r.Expert
 	}
 	if shard > math.MaxInt32/others {
-		r.but(keyShard, "; with %d of other degrees that is more than %d devices", others, math.MaxInt32)
+		r.absurd(keyShard, parallel.TooMany(others))
 		return 0, false
 	}
 	most, why := maxDevices, "are taken for a mistake"
@@ -209,7 +216,7 @@ func (s *spread) onModel() []violation {
 		each := m.Layers / s.Pipeline
 		for l := range m.Layers {
 			if m.Sparse(l) != m.Sparse(l%each) {
-				r.but(keyPipeline, ", but every stage must have the same order of layers with and without experts: of stages of %d layers, layer %d differs from layer %d", each, l, l%each)
+				r.but(keyPipeline, ", but every stage must have the same order of layers with and without experts: of stages of %s, layer %d differs from layer %d", plural.Of(each, "layer"), l, l%each)
 				break
 			}
 		}
@@ -236,9 +243,10 @@ func (s *spread) errors() []error {
 // explain returns the error of one degree.
 func (s *spread) explain(key string, broken []violation) error {
 	var divides, buts []string
+	absurd := slices.ContainsFunc(broken, func(v violation) bool { return v.key == key && v.absurd })
 	for _, v := range broken {
 		switch {
-		case v.key != key:
+		case v.key != key || absurd && !v.absurd:
 		case v.divides != "":
 			divides = append(divides, v.divides)
 		default:

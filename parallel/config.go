@@ -87,7 +87,7 @@ func (c Config) Axes(devices int) ([]mesh.Axis, error) {
 	for _, d := range c.Degrees() {
 		// Compared by division: products may be more than an int holds.
 		if d.N > math.MaxInt32/others {
-			return nil, recipekey.Errorf(d.Key, "is %d; with %d of other degrees that is more than %d devices", d.N, others, math.MaxInt32)
+			return nil, recipekey.Errorf(d.Key, "is %d%s", d.N, TooMany(others))
 		}
 		if devices > 0 && devices/others%d.N != 0 {
 			return nil, recipekey.Errorf(d.Key, "is %d, which does not divide %s", d.N, Left(devices/others, devices))
@@ -105,7 +105,7 @@ func (c Config) Axes(devices int) ([]mesh.Axis, error) {
 		return nil, recipekey.Errorf("parallelism.data_parallel_shard_degree", "is %d, but the other degrees leave %d of %d devices", shard, devices/others, devices)
 	}
 	if others > math.MaxInt32/shard {
-		return nil, recipekey.Errorf("parallelism.data_parallel_shard_degree", "is %d; with %d of other degrees that is more than %d devices", shard, others, math.MaxInt32)
+		return nil, recipekey.Errorf("parallelism.data_parallel_shard_degree", "is %d%s", shard, TooMany(others))
 	}
 	if shard%c.Expert != 0 {
 		return nil, recipekey.Errorf("parallelism.expert_parallel_degree", "is %d and must divide data_parallel_shard_degree (%d), from whose devices it is taken", c.Expert, shard)
@@ -132,6 +132,15 @@ func Left(left, devices int) string {
 		return fmt.Sprintf("the %d devices", devices)
 	}
 	return fmt.Sprintf("the %d of %d devices that other degrees leave", left, devices)
+}
+
+// TooMany says, after a degree, that with others it asks for more devices than can
+// be counted.
+func TooMany(others int) string {
+	if others == 1 {
+		return fmt.Sprintf(", more than %d devices", math.MaxInt32)
+	}
+	return fmt.Sprintf("; with %d of other degrees that is more than %d devices", others, math.MaxInt32)
 }
 
 // AcrossSlices names the axes that may lie across slices, over the data-centre

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"titan/internal/plural"
 )
 
 // kind says what a plugin object is, for LiveObjects and for messages.
@@ -158,7 +160,7 @@ func (f *family) dissolve() (already bool, err error) {
 			return false, fmt.Errorf("pjrt: Close of a %s that still has %s: close them first", f.owner, children)
 		}
 		if time.Now().After(end) {
-			return false, fmt.Errorf("pjrt: Close of a %s with %s still running after %v", f.owner, plural(busy, "operation"), closeWait)
+			return false, fmt.Errorf("pjrt: Close of a %s with %s still running after %v", f.owner, plural.Of(busy, "operation"), closeWait)
 		}
 	}
 }
@@ -170,17 +172,10 @@ func (f *family) children() string {
 	var s []string
 	for k, n := range f.n {
 		if n > 0 && kind(k) != kindEvent && kind(k) != kindCall {
-			s = append(s, plural(n, kind(k).String()))
+			s = append(s, plural.Of(n, kind(k).String()))
 		}
 	}
 	return strings.Join(s, ", ")
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // collected counts the objects that closeIfLost has closed.

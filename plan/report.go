@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"titan/internal/plural"
 )
 
 // Report is what is known of a recipe on a topology.
@@ -80,12 +82,13 @@ func (r *Report) String() string {
 	}
 	line("model", "%s: %s parameters, %s of them multiply a token", r.Model, thousands(r.Parameters), thousands(r.Active))
 	line("flops", "%s a token (causal), %s (full square)", si(r.FlopsPerToken.Causal), si(r.FlopsPerToken.Full))
-	line("mesh", "%s on %s, %s chips", r.Mesh, r.Topology, thousands(int64(r.Chips)))
+	line("mesh", "%s on %s, %s %s", r.Mesh, r.Topology, thousands(int64(r.Chips)), plural.Noun(r.Chips, "chip"))
 	passes := ""
 	if r.Passes > 1 {
 		passes = fmt.Sprintf(" in %d passes", r.Passes)
 	}
-	line("batch", "%s sequences of %s tokens%s: %s tokens a step", thousands(int64(r.Sequences)), thousands(int64(r.SeqLen)), passes, thousands(r.Tokens))
+	line("batch", "%s %s of %s %s%s: %s %s a step", thousands(int64(r.Sequences)), plural.Noun(r.Sequences, "sequence"), thousands(int64(r.SeqLen)), plural.Noun(r.SeqLen, "token"), passes,
+		thousands(r.Tokens), plural.Noun(r.Tokens, "token"))
 	effort := ""
 	if r.Effort == "quick" {
 		effort = "; quick: compiled with little effort, so memory and time are rough"

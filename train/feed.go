@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"titan/data"
+	"titan/internal/plural"
 	"titan/pjrt"
 )
 
@@ -36,7 +37,7 @@ func (t *trainer) openData() error {
 	}
 	t.progress = progress{Data: t.data, Seed: r.Debug.Seed, Excluded: r.Checkpoint.ExcludeFromLoading}
 	steps := int64(r.Training.Steps)
-	t.logf("data: %s tokens, %.2f epochs in %d steps", commas(t.loader.Tokens()), float64(steps)/float64(max(1, t.loader.Steps())), steps)
+	t.logf("data: %s tokens, %.2f epochs in %s", commas(t.loader.Tokens()), float64(steps)/float64(max(1, t.loader.Steps())), plural.Of(steps, "step"))
 	return nil
 }
 

@@ -2,7 +2,9 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -76,9 +78,40 @@ func openInitial(path string) (*checkpoint.Checkpoint, error) {
 	}
 	c, err := folder.Open(step)
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint.initial_load_path: %w", err)
+		hint := ""
+		if none := (*checkpoint.NotFoundError)(nil); errors.As(err, &none) && len(none.Available) == 0 {
+			hint = insteadOf(dir)
+		}
+		return nil, fmt.Errorf("checkpoint.initial_load_path: %w%s", err, hint)
 	}
 	return c, nil
+}
+
+// insteadOf says which folder was likely meant by one without checkpoints: that of
+// a run has them in a folder of its own, published weights are asked for by another
+// key. It is "" if there is none.
+func insteadOf(dir string) string {
+	if _, err := os.Stat(filepath.Join(dir, "config.json")); err == nil {
+		return "; for weights in the Hugging Face layout set checkpoint.initial_load_in_hf = true"
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		sub := filepath.Join(dir, e.Name())
+		folder, err := checkpoint.OpenFolder(sub)
+		if err != nil {
+			continue
+		}
+		if list, err := folder.List(); err == nil && slices.ContainsFunc(list, func(l checkpoint.Listed) bool { return l.Status == checkpoint.Complete }) {
+			return fmt.Sprintf("; it is the folder of a run: its checkpoints are in %s", sub)
+		}
+	}
+	return ""
 }
 
 // checkInitial checks another run's checkpoint. Of the model only the shapes

@@ -102,7 +102,10 @@ func TestNewRouterBias(t *testing.T) {
 	require.NoError(t, os.RemoveAll(lost.Job.DumpFolder))
 	copyDir(t, r.Job.DumpFolder+"/checkpoint/step-00000002", lost.Job.DumpFolder+"/checkpoint/step-00000002")
 	err, _ := fails(t, lost)
-	require.ErrorContains(t, err, "moe.load_balance")
+	require.ErrorContains(t, err, `its routers choose experts with a bias, moe.load_balance is not "bias": set it to that; another run, with a job.dump_folder of its own, may begin from its parameters: checkpoint.initial_load_path`)
+	begun := recipe(t, prefix, experts("training.steps=1", "checkpoint.initial_load_path="+r.Job.DumpFolder+"/checkpoint")...)
+	_, log := run(t, begun)
+	require.Contains(t, log, "its parameters fit and are used")
 }
 
 // On every mesh, stages among them, the bias of every layer goes by the tokens of all

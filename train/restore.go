@@ -216,11 +216,15 @@ func (t *trainer) checkCheckpoint(c *checkpoint.Checkpoint, exclude []string) er
 		return err
 	}
 	if err := hfmodel.CheckConfig(c.Path(), m.Family, m.Config, t.recipe.Model.Name, t.options.Model); err != nil {
+		if c.Check(t.wanted([]string{partBuffers})) == nil {
+			return fmt.Errorf("%w; another run, with a job.dump_folder of its own, may begin from its parameters: checkpoint.initial_load_path", err)
+		}
 		return err
 	}
 	err = c.Check(t.wanted(exclude))
 	if err != nil && c.Check(t.wanted([]string{partOptimizer})) == nil {
-		return fmt.Errorf("%w; keep the optimizer as it was, or begin with new moments: checkpoint.exclude_from_loading = [%q]", err, partOptimizer)
+		return fmt.Errorf("train: %s was saved with another optimizer than the recipe's (%s): set it as it was, or begin with new moments: checkpoint.exclude_from_loading = [%q]; %w",
+			c.Path(), t.recipe.Optimizer.Name, partOptimizer, err)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"titan/configs"
+	"titan/internal/plural"
 	"titan/mesh"
 	"titan/models/decoder"
 	"titan/parallel"
@@ -78,7 +79,7 @@ func describe(o StepOptions, plan *parallel.Plan) []string {
 	all, embedding, routed := o.Model.Count()
 	lines := []string{
 		fmt.Sprintf("mesh %v", o.Mesh),
-		fmt.Sprintf("model: %s parameters (embedding %s%s), %d layers, width %d", commas(all), commas(embedding), ifMoE(routed), o.Model.Layers, o.Model.Dim),
+		fmt.Sprintf("model: %s parameters (embedding %s%s), %s, width %d", commas(all), commas(embedding), ifMoE(routed), plural.Of(o.Model.Layers, "layer"), o.Model.Dim),
 	}
 	lines = append(lines, describeKernels(o, plan)...)
 	kinds := []string{
@@ -111,9 +112,10 @@ func describe(o StepOptions, plan *parallel.Plan) []string {
 		passes = fmt.Sprintf(", in %d passes", o.Passes)
 	}
 	if n := plan.Stages().Devices(); n > 1 {
-		lines = append(lines, fmt.Sprintf("pipeline: %d stages of %d layers, 1F1B, bubble %.1f%% of a step", n, o.Model.Layers/n, 100*parallel.Bubble(n, o.Passes)))
+		lines = append(lines, fmt.Sprintf("pipeline: %d stages of %s, 1F1B, bubble %.1f%% of a step", n, plural.Of(o.Model.Layers/n, "layer"), 100*parallel.Bubble(n, o.Passes)))
 	}
-	return append(lines, fmt.Sprintf("a step: %d sequences of %d tokens%s, %s tokens", o.Rows*o.Passes, o.SeqLen, passes, commas(int64(o.Rows*o.Passes*o.SeqLen))))
+	return append(lines, fmt.Sprintf("a step: %s of %s%s, %s %s", plural.Of(o.Rows*o.Passes, "sequence"), plural.Of(o.SeqLen, "token"), passes,
+		commas(int64(o.Rows*o.Passes*o.SeqLen)), plural.Noun(o.Rows*o.Passes*o.SeqLen, "token")))
 }
 
 func ifMoE(routed int64) string {

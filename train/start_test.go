@@ -64,6 +64,16 @@ func TestWhereToStart(t *testing.T) {
 		require.Equal(t, 2, updates)
 		require.EqualValues(t, 2, p.Step)
 	})
+	t.Run("the folder of a run", func(t *testing.T) {
+		err, log := fails(t, recipe(t, data, "checkpoint.initial_load_path="+first.Job.DumpFolder))
+		require.ErrorContains(t, err, "checkpoint.initial_load_path: ")
+		require.ErrorContains(t, err, "has no complete checkpoint; it is the folder of a run: its checkpoints are in "+at)
+		require.NotContains(t, log, "train_step:", "it is found before compiling")
+		weights := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(weights, "config.json"), nil, 0o666))
+		err, _ = fails(t, recipe(t, data, "checkpoint.initial_load_path="+weights))
+		require.ErrorContains(t, err, "set checkpoint.initial_load_in_hf = true")
+	})
 	t.Run("without the optimizer", func(t *testing.T) {
 		r := like(t, "checkpoint.load_step=4", "checkpoint.exclude_from_loading=[\"optimizer\"]")
 		_, log := run(t, r)

@@ -46,7 +46,7 @@ func CheckConfig(dir, theirFamily string, theirs decoder.Config, family string, 
 		compare(&diff, "moe_intermediate_size", a.HiddenDim, "moe_hidden_dim", b.HiddenDim)
 		compare(&diff, "norm_topk_prob", a.NormTopK, "norm_topk_prob", b.NormTopK)
 		if a.BiasRate > 0 && b.BiasRate == 0 { // a new bias begins at 0 and changes nothing
-			compare(&diff, "router bias", "yes", "moe.load_balance other than", "bias")
+			diff = append(diff, `its routers choose experts with a bias, moe.load_balance is not "bias": set it to that`)
 		}
 		if theirs.Layers == c.Layers && !slices.Equal(theirSparse, sparse) {
 			compare(&diff, "layers without experts", fmt.Sprint(theirDense), "mlp_only_layers and decoder_sparse_step leave", fmt.Sprint(dense))

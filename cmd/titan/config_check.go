@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"titan/configs"
+	"titan/internal/plural"
 )
 
 func newConfigCheck() *cobra.Command {
@@ -100,12 +101,12 @@ func checked(r *configs.Recipe, origins *configs.Origins) (string, error) {
 	if micro > 1 {
 		passes = fmt.Sprintf("%d passes", micro)
 	}
-	line("batch", "%s sequences of %s tokens in %s, %s a device: %s tokens a step", thousands(int64(batch)), thousands(int64(r.Training.SeqLen)),
-		passes, thousands(int64(r.Training.LocalBatchSize)), thousands(tokens))
-	line("run", "%s steps, %s tokens", thousands(int64(r.Training.Steps)), thousands(tokens*int64(r.Training.Steps)))
+	line("batch", "%s of %s in %s, %s a device: %s a step", counted(int64(batch), "sequence"), counted(int64(r.Training.SeqLen), "token"),
+		passes, thousands(int64(r.Training.LocalBatchSize)), counted(tokens, "token"))
+	line("run", "%s, %s", counted(int64(r.Training.Steps), "step"), counted(tokens*int64(r.Training.Steps), "token"))
 
 	if n := r.Parallelism.Pipeline; n > 1 {
-		line("pipeline", "%d stages of %d layers, %s: a stage waits for %.1f%% of a step", n, model.Layers/n, passes, 100*r.Bubble(micro))
+		line("pipeline", "%d stages of %s, %s: a stage waits for %.1f%% of a step", n, plural.Of(model.Layers/n, "layer"), passes, 100*r.Bubble(micro))
 	}
 	gathered, of := "", ""
 	if memory.Kept > 0 {
@@ -160,6 +161,8 @@ func missing(r *configs.Recipe) []string {
 }
 
 // thousands writes an integer with commas.
+func counted(n int64, noun string) string { return thousands(n) + " " + plural.Noun(n, noun) }
+
 func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {

@@ -30,7 +30,7 @@ func (a ActivationCheckpoint) Budget() (MemoryBudget, error) {
 	if s == "" {
 		return MemoryBudget{Share: 1}, nil
 	}
-	for unit, size := range map[string]float64{"GiB": 1 << 30, "MiB": 1 << 20, "%": 0} {
+	for unit, size := range map[string]float64{"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "%": 0} {
 		number, ok := strings.CutSuffix(s, unit)
 		if !ok {
 			continue
@@ -44,7 +44,7 @@ func (a ActivationCheckpoint) Budget() (MemoryBudget, error) {
 			return MemoryBudget{Bytes: int64(x * size)}, nil
 		}
 	}
-	return MemoryBudget{}, recipekey.Errorf("activation_checkpoint.memory_budget", "%q is neither a size such as \"14GiB\" or \"800MiB\", nor a share of up to 100 per cent such as \"90%%\"", a.MemoryBudget)
+	return MemoryBudget{}, recipekey.Errorf("activation_checkpoint.memory_budget", "%q is neither a size in KiB, MiB, GiB or TiB such as \"14GiB\", nor a share of up to 100 per cent such as \"90%%\"", a.MemoryBudget)
 }
 
 // Candidates lists the policies that mode memory_budget chooses from, from those

@@ -65,7 +65,7 @@ func TestActivationCheckpointMistakes(t *testing.T) {
 func TestMemoryBudget(t *testing.T) {
 	budget := func(s string) ActivationCheckpoint { return ActivationCheckpoint{Mode: RematBudget, MemoryBudget: s} }
 	const device = 32 << 30
-	for s, want := range map[string]int64{"": device, "14GiB": 14 << 30, " 1.5 GiB ": 3 << 29, "800MiB": 800 << 20, "50%": 16 << 30, "100 %": device} {
+	for s, want := range map[string]int64{"": device, "14GiB": 14 << 30, " 1.5 GiB ": 3 << 29, "800MiB": 800 << 20, "512KiB": 512 << 10, "0.5 TiB": 1 << 39, "50%": 16 << 30, "100 %": device} {
 		b, err := budget(s).Budget()
 		require.NoError(t, err)
 		require.Equal(t, want, b.Of(device), s)

@@ -8,6 +8,7 @@ import (
 
 	"titan/data/tokenizer"
 	"titan/dtype"
+	"titan/internal/plural"
 	"titan/train"
 )
 
@@ -125,7 +126,7 @@ func (r *Result) Tokens() int {
 // Summary returns lines for the log.
 func (r *Result) Summary() []string {
 	rate := func(n int, d time.Duration) string {
-		return fmt.Sprintf("%d tokens in %.2fs (%.1f tokens/s)", n, d.Seconds(), float64(n)/max(d.Seconds(), 1e-9))
+		return fmt.Sprintf("%s in %.2fs (%.1f tokens/s)", plural.Of(n, "token"), d.Seconds(), float64(n)/max(d.Seconds(), 1e-9))
 	}
 	lines := []string{"prompt: " + rate(len(r.Prompt), r.Reading), "sampled: " + rate(r.Tokens(), r.Sampling)}
 	for i, s := range r.Samples {
@@ -134,7 +135,7 @@ func (r *Result) Summary() []string {
 			name = fmt.Sprintf(" %d", i+1)
 		}
 		if s.Ended != "" {
-			lines = append(lines, fmt.Sprintf("sample%s: %d tokens, ended by %s", name, len(s.Tokens), s.Ended))
+			lines = append(lines, fmt.Sprintf("sample%s: %s, ended by %s", name, plural.Of(len(s.Tokens), "token"), s.Ended))
 		}
 	}
 	return lines
@@ -206,9 +207,9 @@ func (g *Generator) room(prompt, asked int) (int, Ending, error) {
 	left := most - prompt
 	switch {
 	case left < 1:
-		return 0, "", fmt.Errorf("generate: the prompt has %d tokens and the model reads at most %d (max_seq_len), so there is no room for an answer: shorten the prompt", prompt, most)
+		return 0, "", fmt.Errorf("generate: the prompt has %s and the model reads at most %d (max_seq_len), so there is no room for an answer: shorten the prompt", plural.Of(prompt, "token"), most)
 	case asked > left:
-		return 0, "", fmt.Errorf("generate: the prompt has %d tokens and %d more are asked for, but the model reads at most %d (max_seq_len): ask for at most %d, or shorten the prompt", prompt, asked, most, left)
+		return 0, "", fmt.Errorf("generate: the prompt has %s and %d more are asked for, but the model reads at most %d (max_seq_len): ask for at most %d, or shorten the prompt", plural.Of(prompt, "token"), asked, most, left)
 	case asked > 0:
 		return asked, MaxTokens, nil
 	case left < DefaultMaxTokens:
