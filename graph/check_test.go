@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 
@@ -16,6 +17,9 @@ import (
 	"titan/pjrt"
 	"titan/sharding"
 )
+
+// long is set for the sweeps that take minutes: TITAN_LONG=1.
+var long = os.Getenv("TITAN_LONG") != ""
 
 // array is a whole (global) array; elements of every type are held as float64.
 type array struct {

@@ -34,8 +34,8 @@ func TestFuzz(t *testing.T) {
 		require.NoError(t, fuzzOne(t, m, p))
 		return
 	}
-	programs, batch := 200, 20
-	if os.Getenv("TITAN_LONG") != "" {
+	programs, batch := 60, 20
+	if long {
 		programs = 4000
 	}
 	if n, err := strconv.Atoi(os.Getenv("TITAN_FUZZ_PROGRAMS")); err == nil {
@@ -44,7 +44,7 @@ func TestFuzz(t *testing.T) {
 	from, _ := strconv.Atoi(os.Getenv("TITAN_FUZZ_FROM"))
 	start := time.Now()
 	for first := from; first < from+programs; first += batch {
-		if os.Getenv("TITAN_LONG") != "" {
+		if long {
 			t.Logf("programs from %d", first) // a crash of the plugin says nothing else
 		}
 		var ps []*fprogram

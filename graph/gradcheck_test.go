@@ -115,8 +115,7 @@ func prepare(t testing.TB, m *mesh.Mesh, cases []checked) (*session, error) {
 	if m != nil {
 		s.p.n = m.Size()
 	}
-	s.p.exe, err = xlatest.CPU(t).Compile([]byte(mod.StableHLO()), pjrt.CompileOptions{Partitions: s.p.n, Shardy: true,
-		Flags: map[string]any{"xla_backend_optimization_level": 0}}) // a third less to compile
+	s.p.exe, err = xlatest.CPU(t).Compile([]byte(mod.StableHLO()), pjrt.CompileOptions{Partitions: s.p.n, Shardy: true, Flags: xlatest.LittleEffort()})
 	return s, err
 }
 

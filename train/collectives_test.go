@@ -69,7 +69,7 @@ func stepProgram(t testing.TB, o StepOptions) (*Step, *hlo.Module) {
 	if o.Mesh.Size() > xlatest.Devices {
 		client = xlatest.CPUMany(t)
 	}
-	x, err := client.Compile([]byte(s.Module.StableHLO()), pjrt.CompileOptions{Partitions: o.Mesh.Size(), Shardy: true, Flags: map[string]any{"xla_backend_optimization_level": 0}})
+	x, err := client.Compile([]byte(s.Module.StableHLO()), pjrt.CompileOptions{Partitions: o.Mesh.Size(), Shardy: true, Flags: xlatest.LittleEffort()})
 	require.NoError(t, err)
 	defer x.Close()
 	return s, optimized(t, x.Executable)

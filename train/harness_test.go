@@ -18,6 +18,7 @@ import (
 	"titan/checkpoint"
 	"titan/configs"
 	"titan/data/indexed"
+	"titan/internal/xlatest"
 	"titan/sharding"
 )
 
@@ -159,7 +160,7 @@ func (a *at) Write(p []byte) (int, error) {
 func quickly(t testing.TB) {
 	t.Helper()
 	old := compileFlags
-	compileFlags = map[string]any{"xla_backend_optimization_level": 0}
+	compileFlags = xlatest.LittleEffort()
 	t.Cleanup(func() { compileFlags = old })
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"titan/configs"
 	"titan/data"
 	"titan/metrics"
 	"titan/parallel"
@@ -29,14 +30,19 @@ func (v *validation) close() {
 	}
 }
 
+// evalOptions is what the validation of a step's recipe is built from: batches and
+// sequences of its own, in one pass.
+func evalOptions(r *configs.Recipe, o StepOptions, p Platform) StepOptions {
+	local, seqLen := r.ValidationBatch()
+	o.Passes, o.Rows, o.SeqLen = 1, local*parallel.BatchDegree(o.Mesh.Axes()), seqLen
+	o.Options = modelOptions(r, &o.Model, p, o.Mesh, local, seqLen)
+	return o
+}
+
 // openValidation opens the data; compile makes the program.
 func (t *trainer) openValidation() (*validation, error) {
 	r, c := t.recipe, t.recipe.Validation
-	o := t.options
-	o.Passes = 1
-	local, seqLen := r.ValidationBatch()
-	o.Rows, o.SeqLen = local*parallel.BatchDegree(t.machine.Mesh.Axes()), seqLen
-	o.Options = modelOptions(r, &o.Model, t.machine.Platform(), t.machine.Mesh, local, seqLen)
+	o := evalOptions(r, t.options, t.machine.Platform())
 	hash, err := t.tokenizerHash()
 	if err != nil {
 		return nil, err

@@ -65,9 +65,9 @@ var compiled struct {
 	exes map[[32]byte]*pjrt.LoadedExecutable
 }
 
-// Compile compiles a Shardy program for the first devices of c. Programs are
-// kept for the life of the process, so tests that compile the same text share
-// an executable, which must not be closed.
+// Compile compiles a Shardy program for the first devices of c, with [LittleEffort]
+// unless for a benchmark. Programs are kept for the life of the process, so tests
+// that compile the same text share an executable, which must not be closed.
 func Compile(t testing.TB, c *pjrt.Client, program string, devices int) *pjrt.LoadedExecutable {
 	t.Helper()
 	require.LessOrEqual(t, devices, len(c.LocalDevices()))
@@ -77,7 +77,11 @@ func Compile(t testing.TB, c *pjrt.Client, program string, devices int) *pjrt.Lo
 	if x := compiled.exes[key]; x != nil && x.Client() == c {
 		return x
 	}
-	x, err := c.Compile([]byte(program), pjrt.CompileOptions{Partitions: devices, Shardy: true})
+	o := pjrt.CompileOptions{Partitions: devices, Shardy: true}
+	if _, bench := t.(*testing.B); !bench {
+		o.Flags = LittleEffort()
+	}
+	x, err := c.Compile([]byte(program), o)
 	require.NoError(t, err, "%s", program)
 	if compiled.exes == nil {
 		compiled.exes = map[[32]byte]*pjrt.LoadedExecutable{}

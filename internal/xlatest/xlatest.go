@@ -16,6 +16,11 @@ import (
 	"titan/pjrt/plugins"
 )
 
+// LittleEffort are compile flags for tests: LLVM does not optimize, which is most
+// of the time of a compilation for CPU. XLA's own passes, and so the program that
+// is compiled, its collectives and its memory, are the same.
+func LittleEffort() map[string]any { return map[string]any{"xla_backend_optimization_level": 0} }
+
 // Devices is the number of devices of the CPU client.
 const Devices = 8
 

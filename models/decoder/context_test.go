@@ -158,7 +158,7 @@ func (d *attentionData) run(t *testing.T, data, context, tensor int, compute dty
 		args = append(args, xlatest.S32(d.segments, d.B, d.S))
 	}
 	// Compiling costs more than running.
-	x, err := xlatest.CPU(t).Compile([]byte(widenDots(mod.StableHLO())), pjrt.CompileOptions{Partitions: m.Size(), Shardy: true, Flags: map[string]any{"xla_backend_optimization_level": 0}})
+	x, err := xlatest.CPU(t).Compile([]byte(widenDots(mod.StableHLO())), pjrt.CompileOptions{Partitions: m.Size(), Shardy: true, Flags: xlatest.LittleEffort()})
 	require.NoError(t, err)
 	defer x.Close()
 	outs := xlatest.RunExecutable(t, x, xlatest.Same(m.Size(), args...))
