@@ -17,6 +17,9 @@ type GroupedOptions struct {
 	// Grad is the type in which rhs's gradient is returned, without rounding to any
 	// other in between; 0 is f32.
 	Grad dtype.DType
+	// Rows is how many rows the groups are expected to have together, for the cost; 0
+	// is all.
+	Rows int
 }
 
 // GroupedMatmul multiplies consecutive groups of rows, each by a matrix of its own:
@@ -29,7 +32,7 @@ type GroupedOptions struct {
 // it must be called in a manual region where the mesh has several devices.
 func GroupedMatmul(lhs, rhs, sizes *graph.Value, o GroupedOptions) *graph.Value {
 	b := lhs.Builder()
-	s, ok := groupedShapeOf(lhs, rhs, sizes)
+	s, ok := groupedShapeOf(lhs.Type(), rhs.Type(), sizes.Type())
 	if !ok {
 		b.Fail("GroupedMatmul of %v, %v and groups %v: want [M, K], [E, K, N] of one type (f32 or bf16) and s32 [E]", lhs.Type(), rhs.Type(), sizes.Type())
 	}
@@ -40,57 +43,96 @@ func GroupedMatmul(lhs, rhs, sizes *graph.Value, o GroupedOptions) *graph.Value 
 		}
 		args = append(args, o.First)
 	}
-	first := func(a []*graph.Value) *graph.Value {
-		if o.First == nil {
-			return nil
+	with := func(a []*graph.Value) GroupedOptions {
+		o := o
+		if o.First != nil {
+			o.First = a[3]
 		}
-		return a[3]
+		return o
 	}
 	return graph.CustomVJP(args,
 		func(a []*graph.Value) (outs, residuals []*graph.Value) {
-			return []*graph.Value{groupedProduct(a[0], a[1], a[2], first(a), s, o.Target, o.Tiles.Product, false)}, a
+			return []*graph.Value{groupedProduct(a[0], a[1], a[2], s, with(a), false)}, a
 		},
 		func(a, cts []*graph.Value) []*graph.Value {
 			ct := graph.Convert(cts[0], s.in)
 			back := groupedShape{s.E, s.M, s.N, s.K, s.in, s.in}
-			dlhs := groupedProduct(ct, a[1], a[2], first(a), back, o.Target, o.Tiles.LHS, true)
-			grads := s
-			grads.out = o.Grad
-			if o.Grad == dtype.Invalid {
-				grads.out = dtype.F32
-			}
-			drhs := groupedGrad(a[0], ct, a[2], first(a), grads, o.Target, o.Tiles.RHS)
-			return []*graph.Value{dlhs, drhs, nil, nil}[:len(args)]
+			dlhs := groupedProduct(ct, a[1], a[2], back, with(a), true)
+			return []*graph.Value{dlhs, groupedGrad(a[0], ct, a[2], s, with(a)), nil, nil}[:len(args)]
 		})[0]
 }
 
-func groupedShapeOf(lhs, rhs, sizes *graph.Value) (s groupedShape, ok bool) {
-	x, y := lhs.Type(), rhs.Type()
+// GroupedProduct is [GroupedMatmul] without a derivative, for code that has its own;
+// with transposed, rhs is [E, N, K].
+func GroupedProduct(lhs, rhs, sizes *graph.Value, transposed bool, o GroupedOptions) *graph.Value {
+	y := rhs.Type()
+	if transposed && y.Rank() == 3 {
+		y = graph.T(y.DType, y.Shape[0], y.Shape[2], y.Shape[1])
+	}
+	s, ok := groupedShapeOf(lhs.Type(), y, sizes.Type())
+	if !ok {
+		lhs.Builder().Fail("GroupedProduct of %v, %v (transposed: %v) and groups %v: want [M, K], [E, K, N] of one type (f32 or bf16) and s32 [E]", lhs.Type(), rhs.Type(), transposed, sizes.Type())
+	}
+	return groupedProduct(lhs, rhs, sizes, s, o, transposed)
+}
+
+// GroupedGradient sums lhsᵀ·ct over the rows of each group: lhs [M, K] and ct [M, N],
+// both f32 or both bf16, sizes s32 [E] → [E, K, N] in o.Grad. That is the gradient of
+// rhs in [GroupedMatmul] where ct is the product's. Groups without rows get zeros.
+func GroupedGradient(lhs, ct, sizes *graph.Value, o GroupedOptions) *graph.Value {
+	x, y := lhs.Type(), ct.Type()
+	var s groupedShape
+	ok := x.Rank() == 2 && y.Rank() == 2 && sizes.Type().Rank() == 1 && x.Shape[0] == y.Shape[0]
+	if ok {
+		s, ok = groupedShapeOf(x, graph.T(y.DType, sizes.Dim(0), x.Shape[1], y.Shape[1]), sizes.Type())
+	}
+	if !ok {
+		lhs.Builder().Fail("GroupedGradient of %v, %v and groups %v: want [M, K], [M, N] of one type (f32 or bf16) and s32 [E]", x, y, sizes.Type())
+	}
+	return groupedGrad(lhs, ct, sizes, s, o)
+}
+
+func groupedShapeOf(x, y, sizes graph.Type) (s groupedShape, ok bool) {
 	if x.Rank() != 2 || y.Rank() != 3 || x.Shape[1] != y.Shape[1] || x.DType != y.DType || x.Elements() == 0 || y.Elements() == 0 {
 		return s, false
 	}
-	if x.DType != dtype.F32 && x.DType != dtype.BF16 || !sizes.Type().Equal(graph.T(dtype.S32, y.Shape[0])) {
+	if x.DType != dtype.F32 && x.DType != dtype.BF16 || !sizes.Equal(graph.T(dtype.S32, y.Shape[0])) {
 		return s, false
 	}
 	return groupedShape{y.Shape[0], x.Shape[0], x.Shape[1], y.Shape[2], x.DType, x.DType}, true
 }
 
-func groupedProduct(lhs, rhs, sizes, first *graph.Value, s groupedShape, target Target, want MatmulTiles, transposed bool) *graph.Value {
-	t := want.fit(target, s, transposed, false)
+func groupedProduct(lhs, rhs, sizes *graph.Value, s groupedShape, o GroupedOptions, transposed bool) *graph.Value {
+	want := o.Tiles.Product
+	if transposed {
+		want = o.Tiles.LHS
+	}
+	t := want.fit(o.Target, s, transposed, false)
 	M := s.M
 	lhs, s.M = padRows(lhs, t.M), roundUp(M, t.M)
-	g := group(sizes, first, s.M, t.M, true)
-	k := groupedKernel(s, t, g.visits, transposed)
-	out := k.Call(target, g.bound, g.group, g.tile, g.lhsTile, g.rows, lhs, rhs)[0]
+	g := group(sizes, o.First, s.M, t.M, true)
+	k := groupedKernel(s, t, g.visits, o.expected(M), transposed)
+	out := k.Call(o.Target, g.bound, g.group, g.tile, g.lhsTile, g.rows, lhs, rhs)[0]
 	return graph.SliceDim(out, 0, 0, M)
 }
 
-func groupedGrad(lhs, ct, sizes, first *graph.Value, s groupedShape, target Target, want MatmulTiles) *graph.Value {
-	t := want.fit(target, s, false, true)
-	lhs, ct, s.M = padRows(lhs, t.M), padRows(ct, t.M), roundUp(s.M, t.M)
-	g := group(sizes, first, s.M, t.M, false)
-	k := groupedGradKernel(s, t, g.visits)
-	return k.Call(target, g.bound, g.group, g.tile, g.rows, lhs, ct)[0]
+func groupedGrad(lhs, ct, sizes *graph.Value, s groupedShape, o GroupedOptions) *graph.Value {
+	if s.out = o.Grad; s.out == dtype.Invalid {
+		s.out = dtype.F32
+	}
+	t, M := o.Tiles.RHS.fit(o.Target, s, false, true), s.M
+	lhs, ct, s.M = padRows(lhs, t.M), padRows(ct, t.M), roundUp(M, t.M)
+	g := group(sizes, o.First, s.M, t.M, false)
+	k := groupedGradKernel(s, t, g.visits, o.expected(M))
+	return k.Call(o.Target, g.bound, g.group, g.tile, g.rows, lhs, ct)[0]
+}
+
+// expected is how many of M rows costs are counted with.
+func (o GroupedOptions) expected(M int) int {
+	if o.Rows > 0 {
+		return min(o.Rows, M)
+	}
+	return M
 }
 
 // padRows adds rows of zeros up to a multiple of n.

@@ -12,17 +12,21 @@ type groupedShape struct {
 	out        dtype.DType
 }
 
+// visits is how many tiles are visited if so many rows are in groups.
+func (s groupedShape) visits(t MatmulTiles, rows int) int { return (rows+t.M-1)/t.M + s.E - 1 }
+
 // groupedKernel multiplies the rows of each group by the group's matrix. rhs is
 // [E, K, N] or, transposed, [E, N, K]. Operands: the number of visits; group, tile
-// and lhsTile of each visit; rows; lhs; rhs. Rows of no group become zero.
-func groupedKernel(s groupedShape, t MatmulTiles, visits int, transposed bool) *Kernel {
+// and lhsTile of each visit; rows; lhs; rhs. Rows of no group become zero. Costs are
+// those of expected rows in groups.
+func groupedKernel(s groupedShape, t MatmulTiles, visits, expected int, transposed bool) *Kernel {
 	name := "grouped_matmul"
 	if transposed {
 		name = "grouped_matmul_transposed"
 	}
 	k := New(name)
 	nk := s.K / t.K
-	n, v, kk := k.Grid(s.N/t.N, Parallel), k.DynamicGrid(visits, visits), k.Grid(nk, Sequential)
+	n, v, kk := k.Grid(s.N/t.N, Parallel), k.DynamicGrid(visits, s.visits(t, expected)), k.Grid(nk, Sequential)
 	groups, tiles := k.Prefetch("group", visits+1), k.Prefetch("tile", visits+1)
 	lhsTiles, rows := k.Prefetch("lhs_tile", visits+1), k.Prefetch("rows", s.E+1)
 
@@ -68,16 +72,17 @@ func groupedKernel(s groupedShape, t MatmulTiles, visits int, transposed bool) *
 		})
 	}
 	k.If(And(Equal(g, none), Equal(kk, k.Int(0))), func() { out.Store(k.Zeros(graph.T(s.out, t.M, t.N))) })
-	k.Flops(2*float64(s.M)*float64(s.K)*float64(s.N), 0)
+	k.Flops(2*float64(expected)*float64(s.K)*float64(s.N), 0)
 	return k
 }
 
 // groupedGradKernel computes for each group lhsᵀ·ct over the group's rows, with lhs
 // [M, K] and ct [M, N]: the gradient [E, K, N] of the matrices. Operands: the
-// number of visits; group and tile of each visit; rows; lhs; ct.
-func groupedGradKernel(s groupedShape, t MatmulTiles, visits int) *Kernel {
+// number of visits; group and tile of each visit; rows; lhs; ct. Costs are those of
+// expected rows in groups.
+func groupedGradKernel(s groupedShape, t MatmulTiles, visits, expected int) *Kernel {
 	k := New("grouped_matmul_gradient")
-	kk, n, v := k.Grid(s.K/t.K, Parallel), k.Grid(s.N/t.N, Parallel), k.DynamicGrid(visits, visits)
+	kk, n, v := k.Grid(s.K/t.K, Parallel), k.Grid(s.N/t.N, Parallel), k.DynamicGrid(visits, s.visits(t, expected))
 	groups, tiles := k.Prefetch("group", visits+1), k.Prefetch("tile", visits+1)
 	rows := k.Prefetch("rows", s.E+1)
 	g, tile := groups.At(v), tiles.At(v)
@@ -103,6 +108,6 @@ func groupedGradKernel(s groupedShape, t MatmulTiles, visits int) *Kernel {
 		add(mine(lhs.Load()), mine(ct.Load()))
 	})
 	k.If(NotEqual(groups.At(Add(v, one)), g), func() { out.Store(Convert(acc.Load(), s.out)) })
-	k.Flops(2*float64(s.M)*float64(s.K)*float64(s.N), 0)
+	k.Flops(2*float64(expected)*float64(s.K)*float64(s.N), 0)
 	return k
 }

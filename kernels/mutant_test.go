@@ -99,7 +99,7 @@ func TestMutantsAreFound(t *testing.T) {
 		}
 		return false
 	}
-	k := groupedKernel(s, tiles, M/tm+E-1, false)
+	k := groupedKernel(s, tiles, M/tm+E-1, M, false)
 	require.False(t, wrong(k), "as it is")
 	// Equivalent are: tiles of no group treated as one without rows (0), whole tiles
 	// stored under a mask (8, 9), zeros written at another step along K (20).
