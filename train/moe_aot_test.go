@@ -2,12 +2,15 @@ package train
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"titan/dtype"
+	"titan/kernels"
 	"titan/models/decoder"
+	"titan/pjrt/hlo"
 )
 
 // What devices that share out experts exchange in a step for TPU is what
@@ -47,10 +50,9 @@ func TestExpertTraffic(t *testing.T) {
 			elements := func(d dtype.DType, n int) string { return fmt.Sprint(d, " ", n*d.Size()) }
 			room := rows * k * 3 / 2 / n // a buffer for each device
 			want := map[string]int{
-				elements(dtype.BF16, n*room*D):   2 * 3,
-				elements(dtype.BF16, n*room*2*D): 2,
-				elements(dtype.F32, n*room):      2 * 2,
-				elements(dtype.S32, E):           1,
+				elements(dtype.BF16, n*room*D): 2 * 5,
+				elements(dtype.F32, n*room):    2 * 2,
+				elements(dtype.S32, E):         1,
 			}
 			if c.remat == "full" {
 				want[elements(dtype.S32, E)] = 2
@@ -60,6 +62,38 @@ func TestExpertTraffic(t *testing.T) {
 				want = map[string]int{elements(dtype.BF16, E*room*D): 6} // forward, again, and backward
 			}
 			require.Equal(t, want, got)
+		})
+	}
+}
+
+// With tile kernels no loop goes over experts' blocks, for rows that stay and for rows
+// that are exchanged: a layer has three products, of which two are computed again, one
+// for each gradient of rows, two of them for the first two matrices, and three
+// gradients of matrices. Those of a second round of exchanges are there as often.
+func TestExpertTilesForTPU(t *testing.T) {
+	for _, c := range []struct {
+		topology string
+		mesh     degrees
+		rounds   int
+	}{{"tpu7x:2x2x1", "dp_shard=8", 1}, {"v5e:2x4", "dp_shard=2 ep=4", 2}} {
+		t.Run(c.topology, func(t *testing.T) {
+			target, err := kernels.For(strings.Split(c.topology, ":")[0])
+			require.NoError(t, err)
+			var model decoder.Config
+			_, _, mod := compiledFor(t, c.topology, "qwen3_moe", 1, 8, func(o *StepOptions) {
+				o.Mesh = c.mesh.mesh(t)
+				o.Options.Kernels, o.Options.Attention.Plain = &target, true
+				model = o.Model
+			})
+			got := map[string]int{}
+			mod.Walk(func(i *hlo.Instruction, times int64) {
+				if i.CustomCallTarget == hlo.TileKernel {
+					got[i.KernelName()] += int(times) / model.Layers
+				}
+			})
+			require.Equal(t, map[string]int{
+				"grouped_matmul": 5 * c.rounds, "grouped_matmul_transposed": 3 * c.rounds, "grouped_matmul_gradient": 3 * c.rounds,
+			}, got)
 		})
 	}
 }

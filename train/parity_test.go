@@ -272,7 +272,7 @@ var parityCases = []parityCase{
 	{mesh: "ep=2", moe: true},
 	{mesh: "ep=8", moe: true},
 	{mesh: "dp_shard=2 ep=2", moe: true, packed: true, passes: 4},
-	{mesh: "dp_replicate=2 dp_shard=2 ep=2", moe: true},
+	{mesh: "dp_replicate=2 dp_shard=2 ep=2", moe: true, change: expertTiles},
 	{mesh: "ep=2 cp=2 tp=2", moe: true, packed: true},
 	{mesh: "dp_shard=2 ep=2 tp=4", moe: true}, // 16 devices
 	{mesh: "pp=2", passes: 4},
@@ -293,6 +293,12 @@ func gatherKeys(o *StepOptions) { o.Options.Attention.Context = "allgather" }
 func tiles(o *StepOptions) {
 	o.Options.Kernels, o.Options.Attention.Tiles = &kernels.Target{Strict: true}, kernels.AttentionTiles{Q: 8, K: 4}
 	o.Options.PlainExperts = true
+}
+
+// expertTiles has experts computed by tile kernels, and attention by plain operations.
+func expertTiles(o *StepOptions) {
+	o.Options.Kernels, o.Options.Attention.Plain = &kernels.Target{Strict: true}, true
+	o.Options.ExpertTiles.Product.M, o.Options.ExpertTiles.LHS.M, o.Options.ExpertTiles.RHS.M = 16, 32, 16
 }
 
 func keepGathered(o *StepOptions) { o.Placement.Reshard = false }

@@ -103,15 +103,14 @@ func (m *Model) expertLayer() expertLayer {
 	if c.CapacityFactor > 0 {
 		return boundedFFN{c.Experts, c.TopK, c.CapacityFactor, p}
 	}
-	g := groupedFFN{experts: c.Experts, topK: c.TopK, block: m.Options.ExpertBlock, place: p}
+	g := groupedFFN{experts: c.Experts, topK: c.TopK, block: m.Options.ExpertBlock, tiles: m.Options.ExpertTiles, place: p}
+	if !m.Options.PlainExperts {
+		g.kernels = m.Options.Kernels
+	}
 	if p.Experts().Alone() {
 		return g
 	}
-	room := m.Options.ExpertBuffer
-	if room == 0 {
-		room = DefaultExpertBuffer
-	}
-	return exchangedFFN{g, p.Experts(), p.Tokens(), room}
+	return exchangedFFN{g, p.Experts(), p.Tokens(), m.Options.ExpertBuffer}
 }
 
 // stacked puts what the routers of some layers did together, layers first.

@@ -5,21 +5,20 @@ import (
 	"titan/graph"
 )
 
-// layout says where rows go that are multiplied by their expert's matrices: they
-// are sorted by expert, and each expert's padded to whole blocks.
-type layout struct {
-	slot   *graph.Value // s32 [n]: the place of each row; outside for one of no expert
-	row    *graph.Value // s32 [M]: the row at each place, 0 where there is none
-	filled *graph.Value // f32 [M]: 1 where there is one
-	blocks expertBlocks
+// expertBlocks multiplies rows of which each expert's are padded to whole blocks:
+// for every expert in turn a loop goes through as many as it has.
+type expertBlocks struct {
+	size   int          // rows of a block
+	first  *graph.Value // s32 [E]: an expert's first block
+	count  *graph.Value // s32 [E]: how many it has
+	filled *graph.Value // f32 [M]: 1 where there is a row
+	mean   float64      // blocks of an expert if rows are shared out equally
 }
 
-// expertBlocks says which blocks of rows are an expert's.
-type expertBlocks struct {
-	size  int          // rows of a block
-	first *graph.Value // s32 [E]: an expert's first block
-	count *graph.Value // s32 [E]: how many it has
-	mean  float64      // how many it has if rows are shared out equally
+func (l expertBlocks) values() []*graph.Value { return []*graph.Value{l.first, l.count, l.filled} }
+
+func (l expertBlocks) with(v []*graph.Value) expertProducts {
+	return expertBlocks{l.size, v[0], v[1], v[2], l.mean}
 }
 
 // blockRows is the size of blocks for so many rows of so many experts; a given one
@@ -36,16 +35,10 @@ func blockRows(given, rows, experts int) int {
 	return size
 }
 
-// meanBlocks is how many blocks of size rows an expert has if n rows are shared out
-// equally; the last of them is half full.
-func meanBlocks(n, experts, size int) float64 {
-	return float64(n)/float64(experts*size) + 0.5
-}
-
-// layRows gives rows their places by counting: how many rows before this one go to
-// the same expert. expert s32 [n] is that of each row, of experts; any other number
-// stands for none.
-func layRows(expert *graph.Value, experts, size int) layout {
+// layBlocks gives rows their places in blocks of size rows. expert s32 [n] is that of
+// each row, of experts; any other number stands for none. expected is how many rows
+// are of one.
+func layBlocks(expert *graph.Value, experts, size, expected int) layout {
 	b, n := expert.Builder(), expert.Dim(0)
 	hot, counts, rank := countRows(expert, experts)
 	one := func(x int) *graph.Value { return b.Int(dtype.S32, int64(x)) }
@@ -57,41 +50,55 @@ func layRows(expert *graph.Value, experts, size int) layout {
 	none := graph.Mul(graph.Sub(one(1), graph.Sum(hot, -1)), graph.Add(b.Iota(graph.T(dtype.S32, n), 0), one(places+1)))
 	slot := graph.Add(graph.Add(rank, graph.Sum(graph.Mul(hot, start), -1)), none)
 	row := graph.IndexUpdate(b.Full(graph.T(dtype.S32, places), -1), slot, b.Iota(graph.T(dtype.S32, n), 0), 0, graph.UniqueIndices())
-	filled := graph.GreaterEqual(row, one(0))
-	return layout{slot, graph.Max(row, one(0)), graph.Convert(filled, dtype.F32), expertBlocks{size, graph.Sub(end, blocks), blocks, meanBlocks(n, experts, size)}}
+	filled := graph.Convert(graph.GreaterEqual(row, one(0)), dtype.F32)
+	mean := float64(expected)/float64(experts*size) + 0.5 // the last of an expert's is half full
+	return layout{slot, graph.Max(row, one(0)), expertBlocks{size, graph.Sub(end, blocks), blocks, filled, mean}}
 }
 
-// countRows tells of every row, given its expert s32 [n], how many rows before it
-// go to the same one: rank s32 [n], -1 for a row of no expert; and counts s32 [E]
-// of rows by expert. hot s32 [n, E] is 1 where a row goes.
-func countRows(expert *graph.Value, experts int) (hot, counts, rank *graph.Value) {
-	b, n := expert.Builder(), expert.Dim(0)
-	hot = graph.Convert(graph.Equal(graph.ExpandDims(expert, -1), b.Iota(graph.T(dtype.S32, n, experts), 1)), dtype.S32)
-	upTo := countUp(hot)
-	counts = graph.Reshape(graph.SliceDim(upTo, 0, n-1, n), experts)
-	return hot, counts, graph.AddScalar(graph.Sum(graph.Mul(upTo, hot), -1), -1)
+func (l expertBlocks) forward(xs *graph.Value, w ffn) (ys, gate, up *graph.Value) {
+	b, d, M, D, F := xs.Builder(), xs.DType(), xs.Dim(0), xs.Dim(1), w[0].Dim(2)
+	init := []*graph.Value{rowZeros(b, d, M, D), rowZeros(b, d, M, F), rowZeros(b, d, M, F)}
+	res, _ := l.each(init, w, nil, func(c []*graph.Value, w, _ ffn, at *graph.Value) ([]*graph.Value, ffn) {
+		rows := l.block(xs, at)
+		gate, up := gateAndUp(rows, w)
+		y := graph.Einsum("bf,fd->bd", graph.Mul(graph.Silu(gate), up), w[2])
+		return []*graph.Value{put(c[0], y, at), put(c[1], gate, at), put(c[2], up, at)}, ffn{}
+	})
+	return res[0], res[1], res[2]
 }
 
-// countUp is the running sum along dimension 0 of [N, E], in two levels: within
-// chunks as a product with a triangle of ones, then over the chunks' totals.
-func countUp(hot *graph.Value) *graph.Value {
-	const chunk = 128
-	n, e := hot.Dim(0), hot.Dim(1)
-	if n%chunk != 0 || n <= chunk {
-		return graph.Cumsum(hot, 0)
-	}
-	b := hot.Builder()
-	t := graph.T(dtype.S32, chunk, chunk)
-	triangle := graph.Convert(graph.GreaterEqual(b.Iota(t, 0), b.Iota(t, 1)), dtype.F32)
-	x := graph.Reshape(graph.Convert(hot, dtype.F32), n/chunk, chunk, e)
-	within := graph.Convert(graph.Einsum("ij,cje->cie", triangle, x, graph.WithPrecision(graph.Highest)), dtype.S32) // exact: counts are below 2^24
-	totals := graph.Reshape(graph.SliceDim(within, 1, chunk-1, chunk), n/chunk, e)
-	before := graph.Cumsum(totals, 0, graph.Exclusive())
-	return graph.Reshape(graph.Add(within, graph.ExpandDims(before, 1)), n, e)
+// gateAndUp multiplies rows by the matrices of one expert.
+func gateAndUp(rows *graph.Value, w ffn) (gate, up *graph.Value) {
+	return graph.Einsum("bd,df->bf", rows, w[0]), graph.Einsum("bd,df->bf", rows, w[1])
 }
 
-// ffn holds matrices of experts: gate and up [E, D, F], down [E, F, D].
-type ffn [3]*graph.Value
+func (l expertBlocks) backward(xs, cts, shares, gates, ups *graph.Value, w, sums ffn) (dxs, dshares *graph.Value, dw ffn) {
+	b, d, M, D := xs.Builder(), xs.DType(), xs.Dim(0), xs.Dim(1)
+	shares = graph.Mul(shares, l.filled) // padding has none
+	as32 := graph.As(dtype.F32)
+	out, dw := l.each([]*graph.Value{rowZeros(b, d, M, D), rowZeros(b, dtype.F32, M)}, w, &sums, func(c []*graph.Value, w, sums ffn, at *graph.Value) ([]*graph.Value, ffn) {
+		x, ct, share := l.block(xs, at), l.block(cts, at), graph.ExpandDims(l.block(shares, at), -1)
+		var act swiglu
+		if gates == nil {
+			act = newSwiglu(gateAndUp(x, w))
+		} else {
+			act = newSwiglu(l.block(gates, at), l.block(ups, at))
+		}
+		// A row's gradient by its weight is ⟨h, ct·Wdᵀ⟩, h being what the down matrix
+		// Wd is multiplied with, so that its output need not be kept.
+		dh := graph.Einsum("bd,fd->bf", ct, w[2], as32) // but for the weight
+		dshare := graph.Sum(graph.Mul(dh, graph.Convert(act.hidden(d), dtype.F32)), -1)
+		dy := graph.Convert(graph.Mul(graph.Convert(ct, dtype.F32), share), d)
+		dg, du := act.backward(graph.Mul(dh, share), d)
+		dx := graph.Convert(graph.Add(graph.Einsum("bf,df->bd", dg, w[0], as32), graph.Einsum("bf,df->bd", du, w[1], as32)), d)
+		return []*graph.Value{put(c[0], dx, at), put(c[1], dshare, at)}, ffn{
+			graph.Add(sums[0], graph.Einsum("bd,bf->df", x, dg, as32)),
+			graph.Add(sums[1], graph.Einsum("bd,bf->df", x, du, as32)),
+			graph.Add(sums[2], graph.Einsum("bf,bd->fd", act.hidden(d), dy, as32)),
+		}
+	})
+	return out[0], out[1], dw
+}
 
 // each runs body for every block of every expert, with the matrices w of that
 // expert alone. rows are arrays of rows that body returns with the block at row at
@@ -148,35 +155,4 @@ func rowZeros(b *graph.Builder, d dtype.DType, shape ...int) *graph.Value {
 
 func put(rows, block, at *graph.Value) *graph.Value {
 	return graph.DynamicUpdateSliceDim(rows, block, 0, at)
-}
-
-// swiglu is what the backward pass of an expert makes of a block: x [n, D], ct
-// [n, D], the products of the gate and up matrices [n, F], all in the compute type.
-type swiglu struct{ silu, dSilu, gate, up *graph.Value }
-
-// newSwiglu takes the products gate and up [n, F].
-func newSwiglu(gate, up *graph.Value) swiglu {
-	g := graph.Convert(gate, dtype.F32)
-	s := graph.Logistic(g)
-	one := g.Builder().Scalar(dtype.F32, 1)
-	return swiglu{graph.Mul(g, s), graph.Mul(s, graph.Add(one, graph.Mul(g, graph.Sub(one, s)))), g, graph.Convert(up, dtype.F32)}
-}
-
-// hidden is what the down matrix is multiplied with, in d.
-func (a swiglu) hidden(d dtype.DType) *graph.Value {
-	return graph.Convert(graph.Mul(a.silu, a.up), d)
-}
-
-// backward returns the gradients of x, in x's type, and of the matrices, added to
-// sums, given dh f32 [n, F], the gradient of hidden, and that of the rows dy.
-func (a swiglu) backward(x, dy, dh *graph.Value, w, sums ffn) (dx *graph.Value, next ffn) {
-	d, as32 := x.DType(), graph.As(dtype.F32)
-	du := graph.Convert(graph.Mul(dh, a.silu), d)
-	dg := graph.Convert(graph.Mul(graph.Mul(dh, a.up), a.dSilu), d)
-	dx = graph.Convert(graph.Add(graph.Einsum("bf,df->bd", dg, w[0], as32), graph.Einsum("bf,df->bd", du, w[1], as32)), d)
-	return dx, ffn{
-		graph.Add(sums[0], graph.Einsum("bd,bf->df", x, dg, as32)),
-		graph.Add(sums[1], graph.Einsum("bd,bf->df", x, du, as32)),
-		graph.Add(sums[2], graph.Einsum("bf,bd->fd", a.hidden(d), dy, as32)),
-	}
 }

@@ -32,12 +32,16 @@ type exchangedFFN struct {
 // since a device has several experts and gets the mean of their loads.
 const DefaultExpertBuffer = 1.5
 
-// roomFor is how many of a device's pairs of row and expert go to one other device
-// in a round.
-func (g exchangedFFN) roomFor(pairs int) int {
-	const step = 8 // rows of a tile
-	n := int(math.Ceil(g.room * float64(pairs) / float64(g.group.Devices())))
-	return min(pairs, (max(n, 1)+step-1)/step*step)
+// ExpertRoom is how many of a device's pairs of token and expert go to one other of n
+// devices in a round: room (0 is DefaultExpertBuffer) over their share, in whole rows
+// of the memory's tiles.
+func ExpertRoom(pairs, n int, room float64) int {
+	const step = 8
+	if room == 0 {
+		room = DefaultExpertBuffer
+	}
+	each := int(math.Ceil(room * float64(pairs) / float64(n)))
+	return min(pairs, (max(each, 1)+step-1)/step*step)
 }
 
 // traffic says which pairs of row and expert go where: all s32, P pairs, n devices
@@ -64,20 +68,14 @@ func trafficOf(v []*graph.Value) traffic {
 
 // plan finds out where pairs go; experts s32 [P].
 func (g exchangedFFN) plan(experts *graph.Value, room int) traffic {
-	b, P := experts.Builder(), experts.Dim(0)
+	b := experts.Builder()
 	n, E := g.group.Devices(), g.experts
 	one := func(x int) *graph.Value { return b.Int(dtype.S32, int64(x)) }
-	hot, counts, rank := countRows(experts, E)
-	of := func(perExpert *graph.Value) *graph.Value { return graph.Sum(graph.Mul(hot, perExpert), -1) }
-
-	t := traffic{count: graph.Sum(graph.Reshape(counts, n, E/n), -1), device: graph.Div(experts, one(E/n))}
+	by := g.sort(experts)
+	t := traffic{order: by.order, count: graph.Sum(graph.Reshape(by.counts, n, E/n), -1), device: graph.Div(experts, one(E/n))}
 	t.start = graph.Cumsum(t.count, 0, graph.Exclusive())
-	first := graph.Cumsum(counts, 0, graph.Exclusive()) // of each expert, in order
-	place := graph.Add(rank, of(first))
-	begin := graph.Reshape(graph.BroadcastInDim(t.start, []int{n, E / n}, []int{0}), E)
-	t.rank = graph.Sub(place, of(begin))
-	t.order = graph.IndexUpdate(b.Zeros(graph.T(dtype.S32, P)), place, b.Iota(graph.T(dtype.S32, P), 0), 0, graph.UniqueIndices())
-	t.arrived = g.group.Exchange(graph.Reshape(counts, n, E/n), 0, 0)
+	t.rank = graph.Sub(by.place, stepped(t.device, b.Iota(graph.T(dtype.S32, n), 0), t.start))
+	t.arrived = g.group.Exchange(graph.Reshape(by.counts, n, E/n), 0, 0)
 	busiest := g.all.Max(graph.ReduceMax(t.count, 0))
 	t.rounds = graph.Div(graph.Add(busiest, one(room-1)), one(room))
 	return t
@@ -115,6 +113,33 @@ func (r round) experts() *graph.Value {
 	return graph.Reshape(graph.Sum(graph.Convert(past, dtype.S32), -1), r.n*r.room)
 }
 
+// lay lays out the n·room rows that arrive.
+func (g exchangedFFN) lay(r round, expected int) layout {
+	local, rows := g.experts/r.n, r.n*r.room
+	if g.kernels == nil {
+		return layBlocks(r.experts(), local, blockRows(g.block, expected, local), expected)
+	}
+	b := r.base.Builder()
+	// A device's rows for one expert are consecutive, and there are few such runs: where
+	// they begin says where each row goes, and what is at each place.
+	end := graph.Cumsum(r.arrived, 1)
+	inRound := func(x *graph.Value) *graph.Value { // a number among all rows from a device, as one of this round
+		return graph.Max(graph.Min(graph.Sub(x, r.base), b.Int(dtype.S32, int64(r.room))), b.Int(dtype.S32, 0))
+	}
+	from := inRound(graph.Sub(end, r.arrived))
+	count := graph.Sub(inRound(end), from)
+	from = graph.Add(from, graph.Mul(b.Iota(graph.T(dtype.S32, r.n, local), 0), b.Int(dtype.S32, int64(r.room))))
+	byExpert := func(x *graph.Value) *graph.Value { return graph.Reshape(graph.Transpose(x, 1, 0), local*r.n) }
+	counts := byExpert(count)
+	to := graph.Cumsum(counts, 0, graph.Exclusive())
+	shift := graph.Sub(to, byExpert(from))
+	byDevice := graph.Reshape(graph.Transpose(graph.Reshape(shift, local, r.n), 1, 0), r.n*local)
+	at := b.Iota(graph.T(dtype.S32, rows), 0)
+	slot := graph.Add(at, stepped(at, graph.Reshape(from, r.n*local), byDevice))
+	row := graph.Sub(at, stepped(at, to, shift))
+	return layout{slot, row, expertTiles{graph.Sum(count, 0), g.options(min(expected, rows))}}
+}
+
 // returned are the places, s32 [P], of pairs among what comes back, and 1 or 0, f32
 // [P], for whether it does in this round.
 func (r round) returned() (slot, here *graph.Value) {
@@ -143,8 +168,8 @@ func (t traffic) everyRound(n, room int, body func(r round, sums []*graph.Value)
 // matrices of this device's.
 func (g exchangedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Value) (y, dropped *graph.Value) {
 	b, N, D, k := x.Builder(), x.Dim(0), x.Dim(1), g.topK
-	n, local, room := g.group.Devices(), g.experts/g.group.Devices(), g.roomFor(N*k)
-	size := blockRows(g.block, N*k, local) // as many rows arrive as are sent, in the mean
+	n := g.group.Devices()
+	room := ExpertRoom(N*k, n, g.room)
 	token := func(pair *graph.Value) *graph.Value { return graph.Div(pair, b.Int(dtype.S32, int64(k))) }
 	f32 := func(v *graph.Value) *graph.Value { return graph.Convert(v, dtype.F32) }
 	send := func(v *graph.Value) *graph.Value { return g.group.Exchange(v, 0, 0) }
@@ -160,15 +185,9 @@ func (g exchangedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Va
 		d := x.DType()
 		sums := t.everyRound(n, room, func(r round, sums []*graph.Value) []*graph.Value {
 			rows := send(graph.Take(x, token(r.pairs()), 0))
-			l := layRows(r.experts(), local, size)
-			l.blocks.mean = meanBlocks(N*k, local, size)
-			xs := graph.Take(rows, l.row, 0)
-			ys, _ := l.blocks.each([]*graph.Value{rowZeros(b, d, xs.Shape()...)}, w, nil, func(c []*graph.Value, w, _ ffn, at *graph.Value) ([]*graph.Value, ffn) {
-				rows := l.blocks.block(xs, at)
-				h := graph.Mul(graph.Silu(graph.Einsum("bd,df->bf", rows, w[0])), graph.Einsum("bd,df->bf", rows, w[1]))
-				return []*graph.Value{put(c[0], graph.Einsum("bf,fd->bd", h, w[2]), at)}, ffn{}
-			})
-			back := send(graph.Take(ys[0], l.slot, 0))
+			l := g.lay(r, N*k) // as many arrive as are sent, in the mean
+			ys, _, _ := l.by.forward(graph.Take(rows, l.row, 0), w)
+			back := send(graph.Take(ys, l.slot, 0))
 			slot, here := r.returned()
 			picked := graph.Reshape(f32(graph.Take(back, slot, 0)), N, k, D)
 			share := graph.Mul(weights, graph.Reshape(here, N, k))
@@ -179,31 +198,18 @@ func (g exchangedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Va
 	backward := func(res, cts []*graph.Value) []*graph.Value {
 		x, weights, t, w := res[0], res[1], trafficOf(res[2:]), g.gather(res[2+trafficArrays:])
 		d := x.DType()
-		both := graph.Concat(1, x, graph.Convert(cts[0], d))
-		flat := graph.Reshape(weights, N*k)
+		ct, flat := graph.Convert(cts[0], d), graph.Reshape(weights, N*k)
 		sums := t.everyRound(n, room, func(r round, sums []*graph.Value) []*graph.Value {
 			pairs := r.pairs()
-			rows, shares := send(graph.Take(both, token(pairs), 0)), send(graph.Take(flat, pairs, 0))
-			l := layRows(r.experts(), local, size)
-			l.blocks.mean = meanBlocks(N*k, local, size)
-			xs := graph.Take(rows, l.row, 0)
-			shares = graph.Mul(graph.Take(shares, l.row, 0), l.filled) // padding has none
-			M := xs.Dim(0)
-			gradients := &ffn{}
+			at := token(pairs)
+			l := g.lay(r, N*k)
+			sent := func(v, at *graph.Value) *graph.Value { return graph.Take(send(graph.Take(v, at, 0)), l.row, 0) }
+			var before ffn
 			if sums != nil {
-				gradients = (*ffn)(sums[2:])
+				before = ffn(sums[2:])
 			}
-			out, grads := l.blocks.each([]*graph.Value{rowZeros(b, d, M, D), rowZeros(b, dtype.F32, M)}, w, gradients, func(c []*graph.Value, w, sums ffn, at *graph.Value) ([]*graph.Value, ffn) {
-				both, share := l.blocks.block(xs, at), graph.ExpandDims(l.blocks.block(shares, at), -1)
-				x, ct := graph.SliceDim(both, 1, 0, D), graph.SliceDim(both, 1, D, 2*D)
-				act := newSwiglu(graph.Einsum("bd,df->bf", x, w[0]), graph.Einsum("bd,df->bf", x, w[1]))
-				dh := graph.Einsum("bd,fd->bf", ct, w[2], graph.As(dtype.F32)) // but for the weight
-				dw := graph.Sum(graph.Mul(dh, f32(act.hidden(d))), -1)
-				dy := graph.Convert(graph.Mul(f32(ct), share), d)
-				dx, sums := act.backward(x, dy, graph.Mul(dh, share), w, sums)
-				return []*graph.Value{put(c[0], dx, at), put(c[1], dw, at)}, sums
-			})
-			backRows, backShares := send(graph.Take(out[0], l.slot, 0)), send(graph.Take(out[1], l.slot, 0))
+			dxs, dshares, grads := l.by.backward(sent(x, at), sent(ct, at), sent(flat, pairs), nil, nil, w, before)
+			backRows, backShares := send(graph.Take(dxs, l.slot, 0)), send(graph.Take(dshares, l.slot, 0))
 			slot, here := r.returned()
 			parts := graph.Mul(f32(graph.Take(backRows, slot, 0)), graph.ExpandDims(here, -1))
 			dw := graph.Mul(graph.Take(backShares, slot, 0), here)

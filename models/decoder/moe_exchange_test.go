@@ -11,6 +11,7 @@ import (
 	"titan/dtype"
 	"titan/graph"
 	"titan/internal/xlatest"
+	"titan/kernels"
 	"titan/mesh"
 	"titan/parallel"
 	"titan/pjrt"
@@ -179,6 +180,16 @@ func TestExchange(t *testing.T) {
 				want.requireEqual(t, p.run(t, axes...), 1e-5)
 			})
 		}
+		p.options.Kernels, p.options.ExpertTiles = &kernels.Target{Strict: true}, smallTiles
+		byTiles := [][]mesh.Axis{nil, meshes[3]}
+		if name == "one" { // in several rounds
+			byTiles = append(byTiles, meshes[2])
+		}
+		for _, axes := range byTiles {
+			t.Run(fmt.Sprint("by tiles ", name, axes), func(t *testing.T) {
+				want.requireEqual(t, p.run(t, axes...), 1e-5)
+			})
+		}
 	}
 }
 
@@ -192,4 +203,6 @@ func TestForcedBalance(t *testing.T) {
 		require.EqualValues(t, 8*12*2/8, n)
 	}
 	want.requireEqual(t, p.run(t, axis(parallel.AxisExpert, 8)), 1e-5)
+	p.options.Kernels = &kernels.Target{}
+	want.requireEqual(t, p.run(t), 1e-5)
 }

@@ -3,15 +3,17 @@ package decoder
 import (
 	"titan/dtype"
 	"titan/graph"
+	"titan/kernels"
 )
 
 // groupedFFN applies to every row the SwiGLU layers of its experts and adds them
-// up by weight. Nothing is dropped: rows are laid out by expert, each expert's
-// padded to whole blocks, and for every expert in turn a loop goes through as
-// many blocks as it has. It runs on one device's rows.
+// up by weight. Nothing is dropped: rows are laid out by expert and multiplied by
+// tile kernels or, without, block by block. It runs on one device's rows.
 type groupedFFN struct {
 	experts, topK int
-	block         int // rows of a block; 0 chooses
+	block         int             // rows of a block; 0 chooses
+	kernels       *kernels.Target // nil: no tile kernels
+	tiles         kernels.GroupedTiles
 	place         Placement
 }
 
@@ -36,61 +38,67 @@ func (g groupedFFN) scatter(sums ffn) []*graph.Value {
 	return out
 }
 
+// sort puts rows into the order of their experts s32 [n].
+func (g groupedFFN) sort(expert *graph.Value) sorted {
+	if g.kernels != nil {
+		return sortedRows(expert, g.experts)
+	}
+	return countedRows(expert, g.experts)
+}
+
+// options are those of tile kernels on so many rows.
+func (g groupedFFN) options(rows int) kernels.GroupedOptions {
+	return kernels.GroupedOptions{Target: *g.kernels, Tiles: g.tiles, Rows: rows}
+}
+
+// lay lays out rows by their experts s32 [n].
+func (g groupedFFN) lay(expert *graph.Value) layout {
+	n := expert.Dim(0)
+	if g.kernels == nil {
+		return layBlocks(expert, g.experts, blockRows(g.block, n, g.experts), n)
+	}
+	s := g.sort(expert)
+	return layout{graph.Name(s.place, NameRouter), graph.Name(s.order, NameRouter), expertTiles{s.counts, g.options(n)}}
+}
+
 // apply takes rows x [N, D], weights f32 [N, k], experts s32 [N, k], and the
 // stored expert matrices.
 func (g groupedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Value) (y, dropped *graph.Value) {
-	N, D, k := x.Dim(0), x.Dim(1), g.topK
-	l := layRows(graph.Reshape(experts, N*k), g.experts, blockRows(g.block, N*k, g.experts))
-	M := l.row.Dim(0)
-	b, size := x.Builder(), l.blocks.size
-	token := func(pair *graph.Value) *graph.Value { return graph.Div(pair, b.Int(dtype.S32, int64(k))) }
-	f32 := func(v *graph.Value) *graph.Value { return graph.Convert(v, dtype.F32) }
-
-	forward := func(a []*graph.Value) (outs, residuals []*graph.Value) {
-		x, weights, slot, pair := a[0], a[1], a[2], a[3]
-		blocks, w := expertBlocks{size, a[5], a[6], l.blocks.mean}, ffn(a[7:])
-		F, d := w[0].Dim(2), x.DType() // F whole, whichever dimension is stored in parts
-		xs := graph.Take(x, token(pair), 0)
-		init := []*graph.Value{rowZeros(b, d, M, D), rowZeros(b, d, M, F), rowZeros(b, d, M, F)}
-		res, _ := blocks.each(init, w, nil, func(c []*graph.Value, w, _ ffn, at *graph.Value) ([]*graph.Value, ffn) {
-			rows := blocks.block(xs, at)
-			gate := graph.Einsum("bd,df->bf", rows, w[0])
-			up := graph.Einsum("bd,df->bf", rows, w[1])
-			y := graph.Einsum("bf,fd->bd", graph.Mul(graph.Silu(gate), up), w[2])
-			return []*graph.Value{put(c[0], y, at), put(c[1], gate, at), put(c[2], up, at)}, ffn{}
-		})
-		picked := graph.Reshape(graph.Take(res[0], slot, 0), N, k, D)
-		out := graph.Convert(graph.Sum(graph.Mul(f32(picked), graph.ExpandDims(weights, -1)), 1), d)
-		return []*graph.Value{out}, append(append(residuals, a...), graph.Name(res[1], NameGate), graph.Name(res[2], NameUp))
-	}
-	backward := func(res, grads []*graph.Value) []*graph.Value {
-		x, weights, slot, pair, filled := res[0], res[1], res[2], res[3], res[4]
-		blocks, w := expertBlocks{size, res[5], res[6], l.blocks.mean}, ffn(res[7:10])
-		gates, ups := res[10], res[11]
-		d := x.DType()
-		// A row's gradient by its weight is ⟨h, ct·Wdᵀ⟩, h being what the down matrix
-		// Wd is multiplied with, so that its output need not be kept.
-		cts, xs := graph.Take(graph.Convert(grads[0], d), token(pair), 0), graph.Take(x, token(pair), 0)
-		shares := graph.Mul(graph.Take(graph.Reshape(weights, N*k), pair, 0), filled) // padding has none
-		out, sums := blocks.each([]*graph.Value{rowZeros(b, d, M, D), rowZeros(b, dtype.F32, M)}, w, &ffn{}, func(c []*graph.Value, w, sums ffn, at *graph.Value) ([]*graph.Value, ffn) {
-			ct, share := blocks.block(cts, at), graph.ExpandDims(blocks.block(shares, at), -1)
-			act := newSwiglu(blocks.block(gates, at), blocks.block(ups, at))
-			dh := graph.Einsum("bd,fd->bf", ct, w[2], graph.As(dtype.F32)) // but for the weight
-			dw := graph.Sum(graph.Mul(dh, f32(act.hidden(d))), -1)
-			dy := graph.Convert(graph.Mul(f32(ct), share), d)
-			dx, sums := act.backward(blocks.block(xs, at), dy, graph.Mul(dh, share), w, sums)
-			return []*graph.Value{put(c[0], dx, at), put(c[1], dw, at)}, sums
-		})
-		parts := graph.Reshape(graph.Take(out[0], slot, 0), N, k, D)
-		dx := graph.Convert(graph.Sum(f32(parts), 1), d)
-		dw := graph.Reshape(graph.Take(out[1], slot, 0), N, k)
-		return append([]*graph.Value{dx, dw, nil, nil, nil, nil, nil}, sums[:]...)
-	}
-	args := []*graph.Value{x, weights, l.slot, l.row, l.filled, l.blocks.first, l.blocks.count}
+	b, N, D, k := x.Builder(), x.Dim(0), x.Dim(1), g.topK
+	laid := g.lay(graph.Reshape(experts, N*k))
+	args := append([]*graph.Value{x, weights}, laid.values()...)
+	matrices := len(args)
 	// Gathered here, and not by forward and by backward: where forward's part is
 	// computed again, that serves backward as well.
 	for i, n := range expertNames {
 		args = append(args, g.place.Weight(stored[i], n))
+	}
+	token := func(pair *graph.Value) *graph.Value { return graph.Div(pair, b.Int(dtype.S32, int64(k))) }
+	f32 := func(v *graph.Value) *graph.Value { return graph.Convert(v, dtype.F32) }
+	// sum adds up, of rows in their places, those of each token, by weight if there is one.
+	sum := func(rows *graph.Value, l layout, weights *graph.Value) *graph.Value {
+		parts := f32(graph.Reshape(graph.Take(rows, l.slot, 0), N, k, D))
+		if weights != nil {
+			parts = graph.Mul(parts, graph.ExpandDims(weights, -1))
+		}
+		return graph.Convert(graph.Sum(parts, 1), rows.DType())
+	}
+
+	forward := func(a []*graph.Value) (outs, residuals []*graph.Value) {
+		x, weights, l, w := a[0], a[1], laid.with(a[2:matrices]), ffn(a[matrices:])
+		ys, gate, up := l.by.forward(graph.Take(x, token(l.row), 0), w)
+		return []*graph.Value{sum(ys, l, weights)}, append(append(residuals, a...), graph.Name(gate, NameGate), graph.Name(up, NameUp))
+	}
+	backward := func(res, grads []*graph.Value) []*graph.Value {
+		x, weights, l := res[0], res[1], laid.with(res[2:matrices])
+		w, gate, up := ffn(res[matrices:matrices+3]), res[matrices+3], res[matrices+4]
+		at := token(l.row)
+		xs, cts := graph.Take(x, at, 0), graph.Take(graph.Convert(grads[0], x.DType()), at, 0)
+		shares := graph.Take(graph.Reshape(weights, N*k), l.row, 0)
+		dxs, dshares, dw := l.by.backward(xs, cts, shares, gate, up, w, ffn{})
+		out := make([]*graph.Value, matrices)
+		out[0], out[1] = sum(dxs, l, nil), graph.Reshape(graph.Take(dshares, l.slot, 0), N, k)
+		return append(out, dw[:]...)
 	}
 	return graph.CustomVJP(args, forward, backward)[0], nil
 }

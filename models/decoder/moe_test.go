@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -9,8 +10,12 @@ import (
 
 	"titan/dtype"
 	"titan/graph"
+	"titan/kernels"
 	"titan/pjrt"
 )
+
+// smallTiles have few rows, so that experts share tiles and have several.
+var smallTiles = kernels.GroupedTiles{Product: kernels.MatmulTiles{M: 8}, LHS: kernels.MatmulTiles{M: 16}, RHS: kernels.MatmulTiles{M: 8}}
 
 // Experts by groups equal every expert applied to every row.
 func TestExperts(t *testing.T) {
@@ -44,11 +49,12 @@ func TestExperts(t *testing.T) {
 	for _, norm := range []bool{false, true} {
 		m := &MoE{Experts: E, TopK: k, HiddenDim: F, NormTopK: norm}
 		want := run(func(in []*graph.Value) *graph.Value { return plain(m, in) })
-		for _, block := range []int{0, 3, 16} {
-			t.Run(fmt.Sprintf("block %d norm=%v", block, norm), func(t *testing.T) {
+		strict := &kernels.Target{Strict: true}
+		for _, g := range []groupedFFN{{}, {block: 3}, {block: 16}, {kernels: strict, tiles: smallTiles}} {
+			t.Run(fmt.Sprintf("block %d tiles %v norm=%v", g.block, g.kernels != nil, norm), func(t *testing.T) {
 				got := run(func(in []*graph.Value) *graph.Value {
 					to := m.route(in[0], in[1], nil, false)
-					g := groupedFFN{experts: E, topK: k, block: block, place: Single{}}
+					g.experts, g.topK, g.place = E, k, Single{}
 					y, _ := g.apply(in[0], to.weights, to.experts, in[2:5])
 					return y
 				})
@@ -77,5 +83,22 @@ func TestCountUp(t *testing.T) {
 			sum[c] += x[i*e+c]
 			require.EqualValues(t, sum[c], got[i*e+c])
 		}
+	}
+}
+
+// Sorting is counting, also where numbers of expert and row do not fit together.
+func TestSortedRows(t *testing.T) {
+	const n, E = 300, 9
+	r := rand.New(rand.NewPCG(7, 8))
+	x := make([]int32, n)
+	for i := range x {
+		x[i] = r.Int32N(E - 2)
+	}
+	res := program(t, []graph.Type{graph.T(dtype.S32, n)}, [][]byte{pjrt.AsBytes(x)}, func(_ *graph.Builder, in []*graph.Value) []*graph.Value {
+		want, got := countedRows(in[0], E), sortedRows(in[0], E)
+		return []*graph.Value{want.order, got.order, want.place, got.place, want.counts, got.counts, want.order, rowOrder(in[0], math.MaxInt32)}
+	})
+	for i := 0; i < len(res); i += 2 {
+		require.Equal(t, res[i], res[i+1])
 	}
 }

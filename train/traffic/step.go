@@ -227,8 +227,8 @@ func (x *sheet) attention(forward, recomputed, backward int64) {
 	x.add("gradients of keys and values", permute, 2*n*backward, elements*4, parallel.AxisContext)
 }
 
-// experts: with ep, C rows go to their experts' devices and back; backward rows go
-// there with their cotangents, and gradients back. With tp, devices that share the
+// experts: with ep, C rows go to their experts' devices and back; backward rows and
+// their cotangents go there, and gradients back. With tp, devices that share the
 // experts' width also need to know the choices of each other's tokens. Experts with a
 // capacity have as much room for the rows of each device, forward and backward.
 func (x *sheet) experts(forward, recomputed, backward int64, unless func(string) int64) {
@@ -244,23 +244,10 @@ func (x *sheet) experts(forward, recomputed, backward int64, unless func(string)
 		return
 	}
 	x.add("numbers of rows", allToAll, forward+unless(decoder.NameRouter), int64(moe.Experts)*4, ep)
-	rounds, C := int64(max(1, x.Rounds)), x.buffer(N*k)
+	rounds, C := int64(max(1, x.Rounds)), int64(x.ep*decoder.ExpertRoom(int(N*k), x.ep, x.Options.ExpertBuffer))
 	x.add("rows of experts", allToAll, 2*rounds*forward, C*x.D*x.c, ep)
-	x.add("rows of experts", allToAll, rounds*backward, C*2*x.D*x.c, ep)
-	x.add("rows of experts", allToAll, rounds*backward, C*x.D*x.c, ep)
+	x.add("rows of experts", allToAll, 3*rounds*backward, C*x.D*x.c, ep)
 	x.add("shares of rows", allToAll, 2*rounds*backward, C*4, ep)
-}
-
-// buffer is how many rows a device sends in a round, of so many pairs of row and
-// expert.
-func (x *sheet) buffer(pairs int64) int64 {
-	room := x.Options.ExpertBuffer
-	if room == 0 {
-		room = decoder.DefaultExpertBuffer
-	}
-	each := int64(math.Ceil(room * float64(pairs) / float64(x.ep)))
-	each = min(pairs, (max(each, 1)+7)/8*8)
-	return int64(x.ep) * each
 }
 
 // head: with tp, every device has a part of the vocabulary and three figures a token
