@@ -33,6 +33,10 @@ type Options struct {
 	// Quick compiles with little effort: some times faster, for an answer about
 	// memory that is less exact, and not stored as what devices would run.
 	Quick bool
+	// Level is the compiler's optimisation level if not its default, such as
+	// pjrt.LevelO1; Quick is pjrt.LevelO0. For comparison: it is not what devices would
+	// run either.
+	Level int
 	// Cache is asked first; nil: always compile.
 	Cache *compilecache.Cache
 	// Plugin is the path of the compiler for TPU.
@@ -169,7 +173,7 @@ func (s *traced) fit(t *topology, o Options, out *Report) (*compilecache.Ahead, 
 // compile compiles the step, or takes it from the cache.
 func (s *traced) compile(t *topology, o Options) (*compilecache.Ahead, compilecache.Outcome, error) {
 	c := train.CompileOptions(s.mesh)
-	if o.Quick {
+	if c.OptLevel = o.Level; o.Quick {
 		c.OptLevel = pjrt.LevelO0
 	}
 	cache := o.Cache
@@ -192,8 +196,11 @@ func (s *traced) report(o Options) *Report {
 		Effort: "default", slices: s.topology.Slices, Parameters: shape.Params, Active: shape.Active(),
 		FlopsPerToken: ByConvention{fl.Total(metrics.Causal), fl.Total(metrics.TorchTitan)},
 	}
-	if o.Quick {
+	switch {
+	case o.Quick:
 		out.Effort = "quick"
+	case o.Level > 0:
+		out.Effort = fmt.Sprintf("O%d", o.Level/10) // 9, 19, 29 in the compiler's own numbers
 	}
 	return out
 }

@@ -23,7 +23,7 @@ type Report struct {
 	SeqLen    int   `json:"seq_len"`
 	Passes    int   `json:"passes"`
 	Tokens    int64 `json:"tokens"`
-	// Effort is that of the compiler: default, or quick.
+	// Effort is that of the compiler: default, quick, or a level such as O1.
 	Effort string `json:"effort"`
 
 	Parameters    int64        `json:"parameters"`
@@ -90,8 +90,11 @@ func (r *Report) String() string {
 	line("batch", "%s %s of %s %s%s: %s %s a step", thousands(int64(r.Sequences)), plural.Noun(r.Sequences, "sequence"), thousands(int64(r.SeqLen)), plural.Noun(r.SeqLen, "token"), passes,
 		thousands(r.Tokens), plural.Noun(r.Tokens, "token"))
 	effort := ""
-	if r.Effort == "quick" {
+	switch r.Effort {
+	case "quick":
 		effort = "; quick: compiled with little effort, so memory and time are rough"
+	case "O1", "O2":
+		effort = "; effort " + r.Effort + ": not what devices would run, so memory and time are rough"
 	}
 	line("compile", "traced in %.2f s; %s%s", r.Compile.Trace, cmp.Or(r.Compile.Cache, "not compiled"), effort)
 	for k, p := range r.Policy {

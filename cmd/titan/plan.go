@@ -4,14 +4,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"titan/configs"
+	"titan/internal/nearest"
 	"titan/mesh"
+	"titan/pjrt"
 	"titan/pjrt/compilecache"
 	"titan/pjrt/plugins"
 	"titan/plan"
@@ -26,7 +30,7 @@ type planFlags struct {
 	topology           string
 	quick, list, again bool
 	noSearch           bool
-	json               string
+	json, effort       string
 }
 
 func newPlan() *cobra.Command {
@@ -44,6 +48,7 @@ the recipe that would make it fit. A mistake in the recipe or the topology is ex
 code 1, one on the command line 2.`,
 		Example: `  titan plan --config llama3_8b
   titan plan --config llama3_70b --topology tpu7x:4x4x8 --quick
+  titan plan --config llama3_8b --effort O1
   titan plan --list-topologies`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -56,11 +61,27 @@ code 1, one on the command line 2.`,
 	flags.add(c)
 	c.Flags().StringVar(&flags.topology, "topology", "", "compile for this `topology`, such as tpu7x:4x4x4 or v5e:16x16*2, instead of the recipe's")
 	c.Flags().BoolVar(&flags.quick, "quick", false, "let the compiler try less: some times faster, memory and time are rough")
+	c.Flags().StringVar(&flags.effort, "effort", "default", "how hard the compiler tries: quick, O1, O2 or default, which is what devices run; to compare `levels`")
+	c.MarkFlagsMutuallyExclusive("quick", "effort")
 	c.Flags().BoolVar(&flags.noSearch, "no-search", false, "do not look for changes that make a step fit")
 	c.Flags().BoolVar(&flags.again, "no-cache", false, "compile even what the compile cache has, and store nothing")
 	c.Flags().StringVar(&flags.json, "json", "", "write the report as JSON to this `file`, too; - for the standard output, alone")
 	c.Flags().BoolVar(&flags.list, "list-topologies", false, "list the topologies that can be planned for, and leave")
 	return c
+}
+
+// setEffort sets how hard the compiler tries.
+func (f *planFlags) setEffort(o *plan.Options) error {
+	levels := map[string]int{"default": 0, "quick": pjrt.LevelO0, "O1": pjrt.LevelO1, "O2": pjrt.LevelO2}
+	level, ok := levels[f.effort]
+	if !ok {
+		names := slices.Sorted(maps.Keys(levels))
+		return usageError{fmt.Errorf("--effort %q is not known: there are %s%s", f.effort, strings.Join(names, ", "), nearest.Hint(f.effort, names))}
+	}
+	if o.Quick = f.quick || level == pjrt.LevelO0; !o.Quick {
+		o.Level = level
+	}
+	return nil
 }
 
 func runPlan(c *cobra.Command, flags *planFlags) error {
@@ -80,16 +101,17 @@ func runPlan(c *cobra.Command, flags *planFlags) error {
 			return err
 		}
 	}
-	r, err := load()
+	o := plan.Options{Cache: compilecache.OpenDefault(), Log: func(format string, args ...any) { fmt.Fprintf(c.ErrOrStderr(), format+"\n", args...) }}
+	err := flags.setEffort(&o)
 	if err != nil {
 		return err
 	}
-	plugin, err := plugins.Find("tpu")
-	if err != nil {
+	if o.Recipe, err = load(); err != nil {
 		return err
 	}
-	o := plan.Options{Recipe: r, Quick: flags.quick, Cache: compilecache.OpenDefault(), Plugin: plugin,
-		Log: func(format string, args ...any) { fmt.Fprintf(c.ErrOrStderr(), format+"\n", args...) }}
+	if o.Plugin, err = plugins.Find("tpu"); err != nil {
+		return err
+	}
 	if flags.again {
 		o.Cache = nil
 	}
