@@ -62,7 +62,6 @@ code 1, one on the command line 2.`,
 	c.Flags().StringVar(&flags.topology, "topology", "", "compile for this `topology`, such as tpu7x:4x4x4 or v5e:16x16*2, instead of the recipe's")
 	c.Flags().BoolVar(&flags.quick, "quick", false, "let the compiler try less: some times faster, memory and time are rough")
 	c.Flags().StringVar(&flags.effort, "effort", "default", "how hard the compiler tries: quick, O1, O2 or default, which is what devices run; to compare `levels`")
-	c.MarkFlagsMutuallyExclusive("quick", "effort")
 	c.Flags().BoolVar(&flags.noSearch, "no-search", false, "do not look for changes that make a step fit")
 	c.Flags().BoolVar(&flags.again, "no-cache", false, "compile even what the compile cache has, and store nothing")
 	c.Flags().StringVar(&flags.json, "json", "", "write the report as JSON to this `file`, too; - for the standard output, alone")
@@ -77,6 +76,9 @@ func (f *planFlags) setEffort(o *plan.Options) error {
 	if !ok {
 		names := slices.Sorted(maps.Keys(levels))
 		return usageError{fmt.Errorf("--effort %q is not known: there are %s%s", f.effort, strings.Join(names, ", "), nearest.Hint(f.effort, names))}
+	}
+	if f.quick && f.effort != "default" {
+		return usageError{fmt.Errorf("--quick is --effort quick: give one of them, not --effort %s", f.effort)}
 	}
 	if o.Quick = f.quick || level == pjrt.LevelO0; !o.Quick {
 		o.Level = level
