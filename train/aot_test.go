@@ -56,14 +56,15 @@ func compiledFor(t *testing.T, topology, family string, replicate, shard int, ch
 // state sharded as the recipe says: FSDP over eight, and HSDP, which holds a
 // quarter on each device and is not silently FSDP.
 func TestStepCompilesForTPU(t *testing.T) {
-	for _, c := range []struct {
+	type slice struct {
 		topology, family string
 		replicate, shard int
-	}{
-		{"v5e:2x4", "llama3", 1, 8},
-		{"v5e:2x4", "qwen3_moe", 2, 4},
-		{"tpu7x:2x2x1", "qwen3_moe", 1, 8},
-	} {
+	}
+	targets := []slice{{"v5e:2x4", "qwen3_moe", 2, 4}}
+	if long { // FSDP: see TestCollectivesForTPU; tpu7x: see TestFloat8CompilesForTPU
+		targets = append(targets, slice{"v5e:2x4", "llama3", 1, 8}, slice{"tpu7x:2x2x1", "qwen3_moe", 1, 8})
+	}
+	for _, c := range targets {
 		t.Run(c.topology+" "+c.family, func(t *testing.T) {
 			s, stats, mod := compiledFor(t, c.topology, c.family, c.replicate, c.shard, func(o *StepOptions) {
 				topology, err := mesh.ParseTopology(c.topology)
@@ -72,9 +73,7 @@ func TestStepCompilesForTPU(t *testing.T) {
 				require.NoError(t, err)
 				useKernels(&o.Options, kernels.DefaultConfig(), Platform{Chip: &chip})
 			})
-			// Parameters and both moments in f32; vectors and counters are whole.
-			state := 3 * s.Plan.Bytes(4)
-			require.InEpsilon(t, state, stats.Alias, 0.02, "state on a device, updated in place")
+			requireState(t, s, stats)
 			kinds := map[string]int{}
 			for _, c := range mod.Collectives() {
 				kinds[c.Kind()]++
@@ -93,6 +92,14 @@ func TestStepCompilesForTPU(t *testing.T) {
 			require.Positive(t, kinds["reduce-scatter"]+kinds["all-reduce"], "gradients are summed")
 		})
 	}
+}
+
+// requireState holds the compiler's account of what a device keeps, and what is
+// updated in place, against the plan: parameters and both moments in f32; vectors and
+// counters are whole.
+func requireState(t *testing.T, s *Step, stats pjrt.MemoryStats) {
+	t.Helper()
+	require.InEpsilon(t, 3*s.Plan.Bytes(4), stats.Alias, 0.02, "state on a device, updated in place")
 }
 
 // Gathered parameters are not kept for the backward pass: temporaries do not

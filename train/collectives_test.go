@@ -162,7 +162,7 @@ func TestCollectivesForTPU(t *testing.T) {
 	for _, mesh := range []degrees{"dp_shard=8", "dp_replicate=2 dp_shard=2 tp=2", "pp=2 dp_shard=4"} {
 		t.Run(string(mesh), func(t *testing.T) {
 			var o StepOptions
-			s, _, mod := compiledFor(t, "v5e:2x4", "llama3", 1, 8, func(x *StepOptions) {
+			s, stats, mod := compiledFor(t, "v5e:2x4", "llama3", 1, 8, func(x *StepOptions) {
 				x.Mesh = mesh.mesh(t)
 				x.Model.VocabSize, x.Options.LossChunks = 4096, 2
 				if x.Mesh.AxisSize(parallel.AxisPipeline) > 1 {
@@ -175,6 +175,7 @@ func TestCollectivesForTPU(t *testing.T) {
 			want := onPaper(s, o).Transfers()
 			t.Logf("compiled:\n%son paper:\n%s", table(got), table(want))
 			require.Equal(t, traffic.Sums(want), traffic.Sums(got))
+			requireState(t, s, stats)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -191,14 +192,28 @@ func (g *golden) padded(t *testing.T, k, rows int, masked bool) [][]byte {
 	return [][]byte{pjrt.AsBytes(tokens), pjrt.AsBytes(labels), pjrt.AsBytes(valid)}
 }
 
-var meshes = []struct{ replicate, shard int }{{1, 1}, {1, 8}, {2, 4}}
+// goldenMesh is a mesh of the data-parallel axes.
+type goldenMesh struct{ replicate, shard int }
+
+// goldenMeshes returns one device for every model, and for those named the mesh too:
+// that meshes agree with one device is tested by itself, see TestParity. With
+// TITAN_LONG there are more for all.
+func goldenMeshes(name string, also goldenMesh, models ...string) []goldenMesh {
+	switch {
+	case long:
+		return []goldenMesh{{1, 1}, {1, 8}, {2, 4}}
+	case slices.Contains(models, name):
+		return []goldenMesh{{1, 1}, also}
+	}
+	return []goldenMesh{{1, 1}}
+}
 
 // Ten steps of training from the reference's parameters on its batches.
 func TestGoldenTraining(t *testing.T) {
 	for _, name := range goldenNames {
 		g := loadGolden(t, name)
 		initial, final := g.ours(t, "model.safetensors"), g.ours(t, "final.safetensors")
-		for _, ms := range meshes {
+		for _, ms := range goldenMeshes(name, goldenMesh{2, 4}, "llama", "qwen3_moe") {
 			t.Run(fmt.Sprintf("%s/%dx%d", name, ms.replicate, ms.shard), func(t *testing.T) {
 				m := testMesh(t, ms.replicate, ms.shard)
 				if m.Size() > 1 {
@@ -252,12 +267,10 @@ func TestGoldenGradients(t *testing.T) {
 		raw, err := g.io.Bytes("logits")
 		require.NoError(t, err)
 		logits := floats(raw)
-		for _, ms := range meshes {
+		for _, ms := range goldenMeshes(name, goldenMesh{1, 8}, "qwen3_tied", "qwen3_moe") {
 			t.Run(fmt.Sprintf("%s/%dx%d", name, ms.replicate, ms.shard), func(t *testing.T) {
 				m := testMesh(t, ms.replicate, ms.shard)
-				if m.Size() > 1 {
-					quickly(t)
-				}
+				quickly(t) // TestGoldenTraining has the default effort
 				rows := max(2, m.Size())
 				o := goldenOptions(t, g, m, rows)
 				o.Placement.Reshard = ms.replicate == 1 // both ways are right

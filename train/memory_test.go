@@ -39,13 +39,15 @@ func policyOf(option string) decoder.ActivationCheckpoint {
 	return decoder.ActivationCheckpoint{Mode: decoder.RematSelective, SelectiveOption: option}
 }
 
-// measured compiles steps once.
+// measured compiles steps once for all tests.
 type measured struct {
 	t     testing.TB
 	stats map[string]pjrt.MemoryStats // by program
 }
 
-func newMeasured(t testing.TB) *measured { return &measured{t, map[string]pjrt.MemoryStats{}} }
+var measuredSteps = map[string]pjrt.MemoryStats{}
+
+func newMeasured(t testing.TB) *measured { return &measured{t, measuredSteps} }
 
 // of returns the compiler's account of a step on virtual devices.
 func (m *measured) of(s *Step) pjrt.MemoryStats {
