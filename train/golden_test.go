@@ -15,7 +15,6 @@ import (
 	"titan/checkpoint/safetensors"
 	"titan/dtype"
 	"titan/graph"
-	"titan/internal/xlatest"
 	"titan/mesh"
 	"titan/models/decoder"
 	"titan/optim"
@@ -223,7 +222,7 @@ func TestGoldenTraining(t *testing.T) {
 				o := goldenOptions(t, g, m, rows)
 				step, err := BuildStep(o)
 				require.NoError(t, err)
-				exe, err := (&Machine{Client: xlatest.CPU(t), Mesh: m}).Compile(step.Module)
+				exe, err := virtual(t, m).Compile(step.Module)
 				require.NoError(t, err)
 				defer exe.Close()
 				s, err := newState(m, step.Vars)
@@ -293,7 +292,7 @@ func TestGoldenGradients(t *testing.T) {
 					return nil
 				})
 				require.NoError(t, err)
-				exe, err := (&Machine{Client: xlatest.CPU(t), Mesh: m}).Compile(mod)
+				exe, err := virtual(t, m).Compile(mod)
 				require.NoError(t, err)
 				defer exe.Close()
 				run := func(batch [][]byte) map[string][]float32 {

@@ -19,6 +19,8 @@ import (
 	"titan/configs"
 	"titan/data/indexed"
 	"titan/internal/xlatest"
+	"titan/mesh"
+	"titan/pjrt/compilecache"
 	"titan/sharding"
 )
 
@@ -41,6 +43,17 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
+}
+
+// virtual is a machine of as many virtual devices as a mesh has. What has been
+// compiled is in the tests' cache.
+func virtual(t testing.TB, m *mesh.Mesh) *Machine {
+	t.Helper()
+	client := xlatest.CPU(t)
+	if m.Size() > xlatest.Devices {
+		client = xlatest.CPUMany(t)
+	}
+	return &Machine{Client: client, Mesh: m, Cache: compilecache.OpenDefault()}
 }
 
 const vocab = 64

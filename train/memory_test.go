@@ -81,6 +81,13 @@ func TestMemoryTable(t *testing.T) {
 		"dp_replicate=2 dp_shard=4": {{"none", "2", "full"}, {"none", "minimal", "full"}},
 		"dp_shard=4 tp=2":           {{"none", "2", "full"}, {"none", "minimal", "full"}},
 	}
+	if !long { // policies are the same on every mesh
+		chains = map[degrees][][]string{
+			"dp_shard=8":                {{"none", "minimal", "save_dot_except_mlp", "save_out_proj", "full"}, {"none", "2", "full"}},
+			"dp_replicate=2 dp_shard=4": {{"minimal", "full"}},
+			"dp_shard=4 tp=2":           {{"2", "full"}},
+		}
+	}
 	parts := map[degrees]int64{"dp_shard=8": 8, "dp_replicate=2 dp_shard=4": 4, "dp_shard=4 tp=2": 8}
 	for _, mesh := range []degrees{"dp_shard=8", "dp_replicate=2 dp_shard=4", "dp_shard=4 tp=2"} {
 		temps := map[string]int64{}

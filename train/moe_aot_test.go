@@ -19,10 +19,15 @@ import (
 // and their gradients. A second set stands in loops, for rows that do not fit.
 func TestExpertTraffic(t *testing.T) {
 	const n, rows = 4, 256 // devices in ep; tokens of a device
-	for _, c := range []struct {
+	type policy struct {
 		remat    string
 		capacity float64
-	}{{"none", 0}, {"full", 0}, {"full", 1.25}} {
+	}
+	policies := []policy{{"full", 0}, {"full", 1.25}}
+	if long {
+		policies = append(policies, policy{"none", 0})
+	}
+	for _, c := range policies {
 		t.Run(fmt.Sprint(c.remat, c.capacity), func(t *testing.T) {
 			var model decoder.Config
 			_, _, mod := compiledFor(t, "v5e:2x4", "qwen3_moe", 1, 8, func(o *StepOptions) {

@@ -122,7 +122,7 @@ func TestRouterBiasOnMeshes(t *testing.T) {
 		o := c.options(t)
 		step, err := BuildStep(o)
 		require.NoError(t, err)
-		machine := &Machine{Client: clientFor(t, o.Mesh.Size()), Mesh: o.Mesh}
+		machine := virtual(t, o.Mesh)
 		exe, err := machine.Compile(step.Module)
 		require.NoError(t, err)
 		defer exe.Close()

@@ -2,21 +2,13 @@ package train
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"titan/internal/xlatest"
 	"titan/optim"
-	"titan/pjrt"
 )
-
-func clientFor(t testing.TB, devices int) *pjrt.Client {
-	if devices > xlatest.Devices {
-		return xlatest.CPUMany(t)
-	}
-	return xlatest.CPU(t)
-}
 
 // train runs 20 steps from the initial parameters of seed 1, and returns the losses
 // and gradient norms, and the initial parameters.
@@ -25,7 +17,7 @@ func (c parityCase) train(t *testing.T) (losses, norms []float64, initial map[st
 	o := c.options(t)
 	step, err := BuildStep(o)
 	require.NoError(t, err)
-	machine := &Machine{Client: clientFor(t, o.Mesh.Size()), Mesh: o.Mesh}
+	machine := virtual(t, o.Mesh)
 	exe, err := machine.Compile(step.Module)
 	require.NoError(t, err)
 	defer exe.Close()
@@ -56,14 +48,11 @@ func (c parityCase) train(t *testing.T) (losses, norms []float64, initial map[st
 func TestCurves(t *testing.T) {
 	quickly(t)
 	cases := []parityCase{
-		{mesh: "dp_replicate=2 dp_shard=2 tp=2", packed: true},
-		{mesh: "pp=2 cp=2 tp=2", packed: true},
-		{mesh: "dp_shard=2 ep=2 tp=2", moe: true},
+		{mesh: "dp_replicate=2 cp=2 tp=2", packed: true},
 		{mesh: "pp=2 dp_shard=2 ep=2", moe: true, packed: true, change: withMuon(t)},
 	}
 	if long {
-		cases = nil
-		for _, c := range parityCases {
+		for _, c := range slices.Concat(parityCases, moreParityCases) {
 			c.passes = min(c.passes, 1) // rows are those of parityRows in any case
 			cases = append(cases, c)
 		}
