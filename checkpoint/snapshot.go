@@ -117,6 +117,26 @@ func assign(s *Snapshot, rank, size int) ([]part, error) {
 	return mine, nil
 }
 
+// Part is the shard of a tensor, by its number, that the device at a position
+// holds.
+type Part struct{ Tensor, Position int }
+
+// Parts lists the shards that this process writes when it saves a snapshot: those
+// for which Save calls its Shard.
+func (s *Store) Parts(snap *Snapshot) ([]Part, error) {
+	mine, err := assign(snap, s.o.Group.Rank(), s.o.Group.Size())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Part, 0, len(mine))
+	for _, p := range mine {
+		if p.bytes > 0 {
+			out = append(out, Part{p.tensor, p.position})
+		}
+	}
+	return out, nil
+}
+
 // processes returns the process of each position.
 func processes(m *mesh.Mesh, size int) ([]int, error) {
 	out := make([]int, m.Size())

@@ -66,7 +66,7 @@ func Defaults() Recipe {
 		Checkpoint:           checkpoint.DefaultConfig(),
 		Metrics:              metrics.DefaultConfig(),
 		Validation:           Validation{Freq: 10, Steps: -1},
-		Comm:                 Comm{InitTimeout: 300, TrainTimeout: 100},
+		Comm:                 Comm{InitTimeout: 300, TrainTimeout: 100, SaveTimeout: 1800},
 		Profiling:            Profiling{TracesFolder: "profile_traces", Freq: 10},
 	}
 }

@@ -111,10 +111,12 @@ func (d Debug) validate() error {
 type Comm struct {
 	InitTimeout  int `toml:"init_timeout_seconds" doc:"time limit for hosts that wait for each other when a run starts, and for the first step; one host waits for nobody"`
 	TrainTimeout int `toml:"train_timeout_seconds" doc:"time limit for hosts that wait for each other after the first step"`
+	SaveTimeout  int `toml:"save_timeout_seconds" doc:"time limit for hosts that wait for each other in a save or a restore"`
 }
 
 func (c Comm) validate() error {
-	return errors.Join(limited("comm.init_timeout_seconds", c.InitTimeout), limited("comm.train_timeout_seconds", c.TrainTimeout))
+	return errors.Join(limited("comm.init_timeout_seconds", c.InitTimeout), limited("comm.train_timeout_seconds", c.TrainTimeout),
+		limited("comm.save_timeout_seconds", c.SaveTimeout))
 }
 
 // Profiling is the section [profiling].

@@ -13,6 +13,7 @@ type Running struct {
 	exe   *Compiled
 	step  *Step
 	state *State
+	rows  []int // of the batch that arrays have, ascending; nil: all
 }
 
 // imbalance is the metric made of MetricExperts: in the layer where it is worst,
@@ -23,7 +24,7 @@ const imbalance = "imbalance"
 type Pending struct {
 	step    *Step
 	done    *pjrt.Event
-	metrics []*pjrt.Buffer // of the first device
+	metrics []*pjrt.Buffer // of one device: they are the same on all
 	close   [][]*pjrt.Buffer
 
 	number, tokens, positions int64
@@ -31,39 +32,44 @@ type Pending struct {
 	experts                   []float64 // tokens of each expert over all layers, after Wait
 }
 
-// Dispatch starts a step on whole arrays in the order of Step.Batch. The state's
+// Dispatch starts a step on arrays in the order of Step.Batch. The state's
 // buffers are donated; the new ones may be used at once, as whatever uses them
 // waits for them.
 func (r *Running) Dispatch(rates []float32, batch [][]byte) (*Pending, error) {
 	n := len(r.step.Vars)
+	here := r.exe.machine.positions()
 	args := make([][]*pjrt.Buffer, len(r.state.bufs))
-	for p := range args {
+	for _, p := range here {
 		args[p] = append(args[p], r.state.bufs[p]...)
 	}
-	var sent [][]*pjrt.Buffer
-	for i, data := range append([][]byte{pjrt.AsBytes(rates)}, batch...) {
-		parts, err := r.exe.Put(n+i, data)
-		if err != nil {
-			_ = pjrt.CloseBuffers(sent...)
-			return nil, err
-		}
-		sent = append(sent, parts)
-		for p := range args {
+	lr, err := r.exe.Put(n, pjrt.AsBytes(rates))
+	if err != nil {
+		return nil, err
+	}
+	sent, err := r.exe.putRows(n+1, r.rows, batch)
+	sent = append(sent, lr)
+	if err != nil {
+		_ = pjrt.CloseBuffers(sent...)
+		return nil, err
+	}
+	for _, p := range here {
+		args[p] = append(args[p], lr[p])
+		for _, parts := range sent[:len(batch)] {
 			args[p] = append(args[p], parts[p])
 		}
 	}
-	outs, done, err := r.exe.Exe.Execute(args, pjrt.ExecuteOptions{})
+	outs, done, err := r.exe.Execute(args)
 	if err != nil {
 		_ = pjrt.CloseBuffers(sent...)
 		return nil, fmt.Errorf("running the program: %w", err)
 	}
 	pending := &Pending{step: r.step, done: done, close: sent}
-	for p := range outs {
+	for _, p := range here {
 		_ = pjrt.CloseBuffers(r.state.bufs[p]) // donated
 		copy(r.state.bufs[p], outs[p][:n])
 		pending.close = append(pending.close, outs[p][n:])
+		pending.metrics = outs[p][n:]
 	}
-	pending.metrics = outs[0][n:]
 	return pending, nil
 }
 

@@ -44,33 +44,32 @@ func buildEval(plan *parallel.Plan, o StepOptions) (*evalStep, error) {
 	return e, err
 }
 
-// evaluate returns the sum of the losses and the valid tokens of a batch.
-func evaluate(exe *Compiled, s *State, batch [][]byte) (sum, tokens float64, err error) {
+// evaluate returns the sum of the losses and the valid tokens of a batch, of which
+// arrays have the given rows; nil: all.
+func evaluate(exe *Compiled, s *State, rows []int, batch [][]byte) (sum, tokens float64, err error) {
 	n := len(exe.Module.Inputs()) - len(batch)
+	here := exe.machine.positions()
 	args := make([][]*pjrt.Buffer, len(s.bufs))
-	for p := range args {
-		args[p] = append(args[p], s.bufs[p][:n]...)
-	}
-	var sent [][]*pjrt.Buffer
+	sent, err := exe.putRows(n, rows, batch)
 	defer func() { _ = pjrt.CloseBuffers(sent...) }()
-	for i, data := range batch {
-		parts, err := exe.Put(n+i, data)
-		if err != nil {
-			return 0, 0, err
-		}
-		sent = append(sent, parts)
-		for p := range args {
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, p := range here {
+		args[p] = append(args[p], s.bufs[p][:n]...)
+		for _, parts := range sent {
 			args[p] = append(args[p], parts[p])
 		}
 	}
-	outs, err := exe.Exe.Run(args, pjrt.ExecuteOptions{})
+	outs, err := exe.Run(args)
 	if err != nil {
 		return 0, 0, fmt.Errorf("train: evaluating: %w", err)
 	}
 	defer pjrt.CloseBuffers(outs...)
-	if sum, err = scalar(outs[0][0]); err != nil {
+	first := outs[here[0]]
+	if sum, err = scalar(first[0]); err != nil {
 		return 0, 0, err
 	}
-	tokens, err = scalar(outs[0][1])
+	tokens, err = scalar(first[1])
 	return sum, tokens, err
 }

@@ -65,8 +65,21 @@ func (t *trainer) tokenizerHash() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// rows are those of the global batch that this process feeds: all.
-func (t *trainer) rows() []int { return firstRows(t.options.Rows * t.options.Passes) }
+// rowsHere lists the rows of a batch that this process feeds, nil if it is all.
+func (t *trainer) rowsHere(v Var) ([]int, error) {
+	if t.machine.local == nil {
+		return nil, nil
+	}
+	return rowsAt(t.machine.Mesh, v, t.machine.local)
+}
+
+// orAll lists all of n rows in place of nil.
+func orAll(rows []int, n int) []int {
+	if rows == nil {
+		return firstRows(n)
+	}
+	return rows
+}
 
 func firstRows(n int) []int {
 	rows := make([]int, n)
@@ -104,11 +117,11 @@ func (t *trainer) dispatch(s int64, b *data.Batch, waited time.Duration) (*Pendi
 	if err != nil {
 		return nil, err
 	}
-	r := &Running{exe: t.exe, step: t.step, state: t.state}
+	r := &Running{exe: t.exe, step: t.step, state: t.state, rows: t.rows}
 	p, err := r.Dispatch(t.options.Optimizer.Rates(int(s)), batch)
 	if err != nil {
 		return nil, fmt.Errorf("train: step %d: %w", s+1, err)
 	}
-	p.number, p.tokens, p.positions, p.waited = s+1, b.Valid, int64(len(b.Inputs)), waited
+	p.number, p.tokens, p.positions, p.waited = s+1, b.Valid, int64(t.options.Rows*t.options.Passes*t.options.SeqLen), waited
 	return p, nil
 }

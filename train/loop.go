@@ -32,7 +32,7 @@ func (t *trainer) loop(ctx context.Context) (stopped os.Signal, err error) {
 		t.logf("nothing to do: %d of %d steps are done", t.progress.Step, steps)
 		return nil, nil
 	}
-	batches := t.loader.Iterate(t.progress.Step, t.rows(), r.Data.Prefetch)
+	batches := t.loader.Iterate(t.progress.Step, orAll(t.rows, t.options.Rows*t.options.Passes), r.Data.Prefetch)
 	defer batches.Close()
 	var pending []*Pending
 	finish := func(leave int) error {
@@ -46,13 +46,18 @@ func (t *trainer) loop(ctx context.Context) (stopped os.Signal, err error) {
 		return nil
 	}
 	defer func() { // after an error
+		if t.hosts.lost {
+			return
+		}
 		for _, p := range pending {
 			_, _ = p.Wait()
 		}
 	}()
 	t.meter.Begin(t.progress.Tokens)
 	for s := t.progress.Step; s < steps; s++ {
-		if stopped = t.stop.signal(); stopped != nil {
+		if stopped, err = t.turn(ctx); err != nil {
+			return nil, err
+		} else if stopped != nil {
 			t.logf("%v: ending after step %d", stopped, s)
 			break
 		}
@@ -101,7 +106,7 @@ func (t *trainer) validationDue(s int64) bool {
 // afterStep validates and saves where that is due after step s.
 func (t *trainer) afterStep(ctx context.Context, s int64) error {
 	if t.validationDue(s) {
-		if err := t.validate(s); err != nil {
+		if err := t.validate(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -113,9 +118,12 @@ func (t *trainer) afterStep(ctx context.Context, s int64) error {
 
 // report waits for a step's metrics and logs them.
 func (t *trainer) report(p *Pending) error {
-	m, err := p.Wait()
+	m, err := together(&t.hosts, fmt.Sprintf("step %d", p.number), p.Wait)
 	if err != nil {
 		return err
+	}
+	if t.hosts.group != nil { // those of all hosts; in f32, so rounded beyond 16 million
+		p.tokens = int64(m[MetricTokens])
 	}
 	t.progress.Step = p.number
 	t.progress.Tokens += p.tokens

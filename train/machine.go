@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"titan/configs"
+	"titan/launch"
 	"titan/mesh"
 	"titan/parallel"
 	"titan/pjrt"
@@ -22,10 +23,27 @@ type Machine struct {
 	Cache  *compilecache.Cache // nil: always compile
 	// OnCPU: the devices are virtual, in this process.
 	OnCPU bool
+
+	local []int // positions of this process's devices; nil: all
+	// together, if not nil, executes programs instead of the client: for tests, in
+	// which one client's devices belong to several hosts.
+	together func(c *Compiled, args [][]*pjrt.Buffer) ([][]*pjrt.Buffer, *pjrt.Event, error)
 }
 
-// OpenMachine opens the plugin that the recipe names and arranges its devices.
-func OpenMachine(r *configs.Recipe) (*Machine, error) {
+// positions lists those of this process's devices, in ascending order.
+func (m *Machine) positions() []int {
+	if m.local != nil {
+		return m.local
+	}
+	return firstRows(m.Mesh.Size())
+}
+
+// OpenMachine opens the plugin that the recipe names and arranges its devices,
+// which are all those of this host.
+func OpenMachine(r *configs.Recipe) (*Machine, error) { return openMachine(r, nil) }
+
+// openMachine is OpenMachine for a process of a group.
+func openMachine(r *configs.Recipe, group *launch.Group) (*Machine, error) {
 	devices := 0
 	if r.Mesh.Platform == "cpu" {
 		axes, err := r.MeshAxes()
@@ -37,11 +55,11 @@ func OpenMachine(r *configs.Recipe) (*Machine, error) {
 			devices *= a.Size
 		}
 	}
-	m, err := open(r.Mesh.Platform, "mesh.platform", devices)
+	m, err := open(r.Mesh.Platform, "mesh.platform", devices, group)
 	if err != nil {
 		return nil, err
 	}
-	if m.Mesh, err = arrange(m.Client, r); err != nil {
+	if err = m.arrange(r, group); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -51,7 +69,7 @@ func OpenMachine(r *configs.Recipe) (*Machine, error) {
 // OpenDevice opens a plugin, by its name or its path, for programs on one of its
 // devices. setting is where the user gave it, for errors.
 func OpenDevice(platform, setting string) (*Machine, error) {
-	m, err := open(platform, setting, 1)
+	m, err := open(platform, setting, 1, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +87,7 @@ func OpenDevice(platform, setting string) (*Machine, error) {
 }
 
 // open starts a platform's devices; on cpu there are as many as asked for.
-func open(platform, setting string, devices int) (*Machine, error) {
+func open(platform, setting string, devices int, group *launch.Group) (*Machine, error) {
 	path, err := pluginPath(platform, setting)
 	if err != nil {
 		return nil, err
@@ -82,11 +100,7 @@ func open(platform, setting string, devices int) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := pjrt.ClientOptions{}
-	if platform == "cpu" {
-		o.Devices = devices
-	}
-	client, err := plugin.NewClient(o)
+	client, err := plugin.NewClient(clientOptions(platform, devices, group))
 	if err != nil {
 		return nil, fmt.Errorf("train: starting the devices of %s: %w", platform, err)
 	}
@@ -120,13 +134,24 @@ func pluginPath(platform, setting string) (string, error) {
 }
 
 // arrange lays the recipe's axes over the devices.
-func arrange(c *pjrt.Client, r *configs.Recipe) (*mesh.Mesh, error) {
+func (m *Machine) arrange(r *configs.Recipe, group *launch.Group) error {
+	processes, err := drivers(m.Client, group)
+	if err != nil {
+		return err
+	}
+	if m.Mesh, err = arranged(m.Client, r, processes); err != nil || group == nil {
+		return err
+	}
+	m.local, err = positionsOf(m.Mesh, group.Rank())
+	return err
+}
+
+// arranged makes the mesh of a recipe. processes says whose a device is, by its
+// id.
+func arranged(c *pjrt.Client, r *configs.Recipe, processes map[int]int) (*mesh.Mesh, error) {
 	devices := c.Devices()
 	if n := r.Mesh.Count(); n > 0 && n != len(devices) {
 		return nil, fmt.Errorf("train: the recipe is for %d devices, %s has %d: change mesh.devices, mesh.topology or the machine", n, c.Platform(), len(devices))
-	}
-	if local := len(c.LocalDevices()); local != len(devices) {
-		return nil, fmt.Errorf("train: this process drives %d of %d devices; training over several hosts is not supported yet", local, len(devices))
 	}
 	axes, err := r.MeshAxesOn(len(devices))
 	if err != nil {
@@ -135,7 +160,7 @@ func arrange(c *pjrt.Client, r *configs.Recipe) (*mesh.Mesh, error) {
 	var infos []mesh.DeviceInfo
 	placed := true
 	for _, d := range devices {
-		info := mesh.DeviceInfo{ID: d.ID, Process: d.Process}
+		info := mesh.DeviceInfo{ID: d.ID, Process: processes[d.ID]}
 		attributes, err := d.Attributes()
 		if err != nil {
 			return nil, err

@@ -100,7 +100,7 @@ func TestTokenBeyondVocabulary(t *testing.T) {
 	// The place is that of a row of step 4, and of none before.
 	r := recipe(t, good)
 	tr, _, done := ready(t, r)
-	b, err := tr.loader.Batch(3, tr.rows())
+	b, err := tr.loader.Batch(3, firstRows(tr.options.Rows*tr.options.Passes))
 	require.NoError(t, err)
 	at := b.Sources[2].Sample*16 + 5
 	done()

@@ -29,7 +29,7 @@ func ready(t *testing.T, r *configs.Recipe) (tr *trainer, out *bytes.Buffer, don
 // step does a step on the batch of another.
 func (t *trainer) doStep(tt *testing.T, s, batch int64) {
 	tt.Helper()
-	b, err := t.loader.Batch(batch, t.rows())
+	b, err := t.loader.Batch(batch, firstRows(t.options.Rows*t.options.Passes))
 	require.NoError(tt, err)
 	p, err := t.dispatch(s, b, 0)
 	require.NoError(tt, err)

@@ -3,6 +3,7 @@ package train
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -20,8 +21,9 @@ type Compiled struct {
 	Exe     *pjrt.LoadedExecutable
 	Module  *graph.Module
 	Outcome compilecache.Outcome
-	Devices []*pjrt.Device // by position
+	Devices []*pjrt.Device // by position; nil for those of other processes
 	machine *Machine
+	order   []int // positions as Exe takes its arguments
 	inputs  []*sharding.Layout
 	outputs []*sharding.Layout
 }
@@ -65,7 +67,10 @@ func (m *Machine) Compile(mod *graph.Module) (*Compiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Devices = c.Exe.Devices()
+	if err := c.place(); err != nil {
+		c.Close()
+		return nil, err
+	}
 	for _, ports := range []struct {
 		list []graph.Port
 		to   *[]*sharding.Layout
@@ -86,6 +91,52 @@ func (m *Machine) Compile(mod *graph.Module) (*Compiled, error) {
 	return c, nil
 }
 
+// place finds the positions of the program's devices.
+func (c *Compiled) place() error {
+	c.Devices = make([]*pjrt.Device, c.machine.Mesh.Size())
+	for _, d := range c.Exe.Devices() {
+		p, ok := c.machine.Mesh.PositionOf(d.ID)
+		if !ok {
+			return fmt.Errorf("train: the program runs on device %d, which is not in the mesh", d.ID)
+		}
+		c.Devices[p], c.order = d, append(c.order, p)
+	}
+	return nil
+}
+
+// Execute starts the program. args and outs have an entry for each position of
+// the mesh, which is nil for devices of other processes; those run it too.
+func (c *Compiled) Execute(args [][]*pjrt.Buffer) (outs [][]*pjrt.Buffer, done *pjrt.Event, err error) {
+	if c.machine.together != nil {
+		return c.machine.together(c, args)
+	}
+	in := make([][]*pjrt.Buffer, len(c.order))
+	for k, p := range c.order {
+		in[k] = args[p]
+	}
+	got, done, err := c.Exe.Execute(in, pjrt.ExecuteOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	outs = make([][]*pjrt.Buffer, len(c.Devices))
+	for k, p := range c.order {
+		outs[p] = got[k]
+	}
+	return outs, done, nil
+}
+
+// Run executes and waits.
+func (c *Compiled) Run(args [][]*pjrt.Buffer) ([][]*pjrt.Buffer, error) {
+	outs, done, err := c.Execute(args)
+	if err != nil {
+		return nil, err
+	}
+	if err := done.Await(); err != nil {
+		return nil, errors.Join(err, pjrt.CloseBuffers(outs...))
+	}
+	return outs, nil
+}
+
 // Close unloads the program.
 func (c *Compiled) Close() {
 	if c != nil {
@@ -94,19 +145,27 @@ func (c *Compiled) Close() {
 }
 
 // Put cuts a whole array into the parts of the program's input number i and
-// sends them to the devices, by position.
+// sends them to the devices of this process, by position.
 func (c *Compiled) Put(i int, data []byte) ([]*pjrt.Buffer, error) {
-	t, l := c.Module.Inputs()[i].Type, c.inputs[i]
-	shards, err := l.Split(data, t.DType.Size(), nil)
-	if err != nil {
-		return nil, fmt.Errorf("train: input %s: %w", c.Module.Inputs()[i].Name, err)
-	}
-	out := make([]*pjrt.Buffer, len(shards))
-	for p, s := range shards {
-		if out[p], err = c.machine.Client.Put(s, t.DType, l.Local(), c.Devices[p]); err != nil {
+	return c.put(i, func(l *sharding.Layout, positions []int, elem int) ([][]byte, error) {
+		return l.Split(data, elem, positions)
+	})
+}
+
+// put sends the shards that cut makes of the program's input number i.
+func (c *Compiled) put(i int, cut func(l *sharding.Layout, positions []int, elem int) ([][]byte, error)) ([]*pjrt.Buffer, error) {
+	port, l, positions := c.Module.Inputs()[i], c.inputs[i], c.machine.positions()
+	shards, err := cut(l, positions, port.Type.DType.Size())
+	out := make([]*pjrt.Buffer, len(c.Devices))
+	for k, s := range shards {
+		p := positions[k]
+		if out[p], err = c.machine.Client.Put(s, port.Type.DType, l.Local(), c.Devices[p]); err != nil {
 			_ = pjrt.CloseBuffers(out)
-			return nil, fmt.Errorf("train: input %s: %w", c.Module.Inputs()[i].Name, err)
+			break
 		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("train: input %s: %w", port.Name, err)
 	}
 	return out, nil
 }
@@ -151,11 +210,13 @@ func (m *Machine) Init(seed uint64, c decoder.Config, vars []Var) (*State, error
 	if err != nil {
 		return nil, err
 	}
-	outs, err := exe.Exe.Run(make([][]*pjrt.Buffer, m.Mesh.Size()), pjrt.ExecuteOptions{})
+	outs, err := exe.Run(make([][]*pjrt.Buffer, m.Mesh.Size()))
 	if err != nil {
 		return nil, fmt.Errorf("train: initialising: %w", err)
 	}
-	s.bufs = outs
+	for _, p := range m.positions() {
+		s.bufs[p] = outs[p]
+	}
 	return s, nil
 }
 

@@ -51,7 +51,7 @@ func hasProgress(c *checkpoint.Checkpoint) bool {
 func (t *trainer) checkStart(ctx context.Context) (step int64, err error) {
 	c := t.recipe.Checkpoint
 	if t.store != nil {
-		_, err := t.store.Load(ctx, checkpoint.LoadOptions{Step: c.LoadStep, Fallback: c.Fallback}, func(c *checkpoint.Checkpoint) error {
+		_, err := t.store.Load(ctx, checkpoint.LoadOptions{Step: c.LoadStep, Fallback: c.Fallback, Group: t.hosts.members()}, func(c *checkpoint.Checkpoint) error {
 			exclude := t.excluded(c)
 			if !slices.Contains(exclude, partTrain) {
 				step = int64(c.Step())
@@ -157,7 +157,7 @@ func (t *trainer) initialise(ctx context.Context) error {
 // resume goes on from a checkpoint of this run.
 func (t *trainer) resume(ctx context.Context) error {
 	c := t.recipe.Checkpoint
-	o := checkpoint.LoadOptions{Step: c.LoadStep, Fallback: c.Fallback, Verify: c.Verify, Attempt: 1}
+	o := checkpoint.LoadOptions{Step: c.LoadStep, Fallback: c.Fallback, Verify: c.Verify, Attempt: 1, Group: t.hosts.members()}
 	var exclude []string
 	loaded, err := t.store.Load(ctx, o, func(c *checkpoint.Checkpoint) error {
 		exclude = t.excluded(c)
@@ -295,7 +295,7 @@ func (t *trainer) fill(exclude []string, restore func(checkpoint.Target) error) 
 		}
 		t.state = s
 	}
-	return restore(checkpoint.Target{Mesh: t.machine.Mesh, Tensors: t.wanted(exclude)})
+	return restore(checkpoint.Target{Mesh: t.machine.Mesh, Tensors: t.wanted(exclude), Positions: t.machine.local})
 }
 
 func (t *trainer) deliver() checkpoint.Deliver {

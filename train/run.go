@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"titan/checkpoint/storage"
 	"titan/configs"
 	"titan/data"
+	"titan/launch"
 	"titan/metrics"
 	"titan/pjrt"
 )
@@ -26,8 +28,14 @@ type RunOptions struct {
 	Version string           // of titan, for checkpoints
 	Out     io.Writer        // the log; written to by one goroutine at a time
 	Colour  bool
-	// Stop ends the run after the step under way and a save. May be nil.
+	// Stop ends the run after the step under way and a save; on all hosts, if there
+	// are several. May be nil.
 	Stop <-chan os.Signal
+
+	// For tests: where this process stands, and the devices there are; nil: by the
+	// environment and the plugin.
+	identity func(platform string) (launch.Identity, error)
+	machine  func(*configs.Recipe, *launch.Group) (*Machine, error)
 }
 
 // Result tells how a run ended.
@@ -47,6 +55,7 @@ type trainer struct {
 	out     io.Writer
 	colour  bool
 	stop    *stopper
+	hosts   hosts
 	options StepOptions
 	machine *Machine
 	step    *Step
@@ -58,6 +67,7 @@ type trainer struct {
 
 	lock     io.Closer // of the run's folder
 	loader   *data.Loader
+	rows     []int  // of the global batch that this process feeds; nil: all
 	data     string // the loader's fingerprint
 	store    *checkpoint.Store
 	saver    *checkpoint.Saver
@@ -85,10 +95,19 @@ func Run(ctx context.Context, o RunOptions) (*Result, error) {
 	t := &trainer{recipe: o.Recipe, out: o.Out, colour: o.Colour, saved: -1, stop: listen(o.Stop)}
 	defer t.stop.close()
 	defer t.close()
+	res, err := t.run(ctx, o)
+	err = t.hosts.blame(err)
+	if left := t.hosts.part(err); left != nil {
+		t.logf(warning+"%v", left) // whatever it was, this process has ended well
+	}
+	return res, err
+}
+
+func (t *trainer) run(ctx context.Context, o RunOptions) (*Result, error) {
 	setup, cancel := t.stop.context(ctx)
 	err := t.prepare(setup, o)
 	cancel()
-	if sig := t.stop.signal(); sig != nil && (errors.Is(err, errAbandoned) || errors.Is(err, context.Canceled)) {
+	if sig := t.stop.signal(); sig != nil && abandoned(err) {
 		t.logf("%v before the first step: there is nothing to save", sig)
 		return &Result{Step: t.progress.Step, Stopped: sig, Saved: t.savedStep() >= 0}, nil
 	}
@@ -97,7 +116,7 @@ func Run(ctx context.Context, o RunOptions) (*Result, error) {
 	}
 	stopped, err := t.loop(ctx)
 	var bad *dataError
-	if err != nil && !errors.As(err, &bad) {
+	if err != nil && (!errors.As(err, &bad) || t.hosts.group != nil) { // no host can go on without the others
 		return nil, lessMemory(err, "training")
 	}
 	// Bad data is no reason to lose the steps before it.
@@ -106,6 +125,13 @@ func Run(ctx context.Context, o RunOptions) (*Result, error) {
 		return nil, err
 	}
 	return res, nil
+}
+
+// abandoned reports whether a run was not set up for no other reason than that it
+// was asked to end: here, or on a host that is gone for it.
+func abandoned(err error) bool {
+	var gone *launch.Failure
+	return errors.Is(err, errAbandoned) || errors.Is(err, context.Canceled) || errors.As(err, &gone)
 }
 
 // lessMemory adds to an error of a device's memory what takes less of it.
@@ -117,16 +143,28 @@ func lessMemory(err error, section string) error {
 	return fmt.Errorf("%w; a smaller %[2]s.local_batch_size or %[2]s.seq_len takes less memory, so does activation_checkpoint.mode = \"full\" in training, and parameters on more devices", err, section)
 }
 
+// warning begins lines of the log that are about this host, not about the run. A
+// host that does not lead logs nothing else.
+const warning = "WARNING: "
+
 func (t *trainer) logf(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	fmt.Fprintf(t.out, format+"\n", args...)
+	if t.hosts.leads() || strings.HasPrefix(format, warning) {
+		fmt.Fprintf(t.out, format+"\n", args...)
+	}
 }
 
 // prepare does all that comes before the first step. What is cheap to check
 // comes first: a run must not compile for minutes to find its data missing.
 func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	r := t.recipe
+	if o.identity == nil {
+		o.identity, o.machine = identity, openMachine
+	}
+	if err := t.join(ctx, o.identity); err != nil {
+		return err
+	}
 	if r.Job.Description != "" {
 		t.logf("%s", r.Job.Description)
 	}
@@ -143,7 +181,7 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	if w := noTPU(r.Mesh.Platform, "/dev"); w != "" {
 		t.logf("WARNING: %s", w)
 	}
-	t.machine, err = abandonable(ctx, func() (*Machine, error) { return OpenMachine(r) })
+	t.machine, err = abandonable(ctx, func() (*Machine, error) { return o.machine(r, t.hosts.group) })
 	if err != nil {
 		return err
 	}
@@ -154,6 +192,9 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 		return err
 	}
 	if err := t.openData(); err != nil {
+		return err
+	}
+	if err := t.sameRun(ctx, o.Version); err != nil {
 		return err
 	}
 	if r.Validation.Enable {
@@ -176,6 +217,9 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	for _, line := range describe(t.options, t.step.Plan) {
 		t.logf("%s", line)
 	}
+	if t.rows, err = t.rowsHere(t.step.Batch[0]); err != nil {
+		return err
+	}
 	first, err := t.checkStart(ctx)
 	if err != nil {
 		return err
@@ -189,19 +233,31 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	if err := t.compile(ctx); err != nil {
 		return err
 	}
+	if err := t.samePrograms(ctx); err != nil {
+		return err
+	}
 	resume := t.meter.Pause(metrics.Restore)
 	err = t.start(ctx)
 	resume()
-	if err != nil || t.progress.Step == first {
+	if err != nil {
 		return err
 	}
-	t.recorder.Close() // damage was found, and an earlier checkpoint used
-	return t.openRecorder(t.progress.Step)
+	if t.progress.Step != first {
+		t.recorder.Close() // damage was found, and an earlier checkpoint used
+		if err := t.openRecorder(t.progress.Step); err != nil {
+			return err
+		}
+	}
+	return t.ready(ctx)
 }
 
 // openRecorder opens the files of the metrics, to go on after a step.
 func (t *trainer) openRecorder(step int64) (err error) {
-	t.recorder, err = metrics.Open(t.recipe.Metrics, t.recipe.Job.DumpFolder, step, func(format string, args ...any) { t.logf("WARNING: "+format, args...) })
+	c := t.recipe.Metrics
+	if !t.hosts.leads() {
+		c.EnableJSON, c.EnableTensorboard = false, false
+	}
+	t.recorder, err = metrics.Open(c, t.recipe.Job.DumpFolder, step, func(format string, args ...any) { t.logf("WARNING: "+format, args...) })
 	return err
 }
 
@@ -221,6 +277,9 @@ func (t *trainer) compile(ctx context.Context) (err error) {
 	}
 	began = time.Now()
 	if t.eval.step, err = buildEval(t.step.Plan, t.eval.options); err != nil {
+		return err
+	}
+	if t.eval.rows, err = t.rowsHere(t.eval.step.batch[0]); err != nil {
 		return err
 	}
 	if t.eval.exe, err = t.compileOne(ctx, func() (*Compiled, error) { return t.machine.Compile(t.eval.step.module) }); err != nil {
@@ -246,6 +305,9 @@ func (t *trainer) openFolder() error {
 	if err != nil {
 		return fmt.Errorf("job.dump_folder: %w", err)
 	}
+	if !t.hosts.leads() {
+		return nil
+	}
 	if t.lock, err = fs.Lock(configs.RunLock); err != nil && !errors.Is(err, storage.ErrNoLocks) {
 		if errors.Is(err, storage.ErrLocked) {
 			err = fmt.Errorf("another run writes there: %w", err)
@@ -258,7 +320,7 @@ func (t *trainer) openFolder() error {
 // keepRecipe puts the resolved recipe into the run's folder.
 func (t *trainer) keepRecipe(o RunOptions) error {
 	r := t.recipe
-	if r.Job.SaveConfigFile == "" {
+	if r.Job.SaveConfigFile == "" || !t.hosts.leads() {
 		return nil
 	}
 	fs, err := storage.Local(r.Job.DumpFolder)
@@ -303,7 +365,7 @@ func (t *trainer) openStore(ctx context.Context, o RunOptions) error {
 		return fmt.Errorf("checkpoint.folder: %w", err)
 	}
 	t.store, err = checkpoint.NewStore(fs, checkpoint.Options{
-		KeepLatest: c.KeepLast, Recipe: t.recipe.Hash(), Creator: map[string]string{"titan": o.Version},
+		KeepLatest: c.KeepLast, Group: t.hosts.members(), Recipe: t.recipe.Hash(), Creator: map[string]string{"titan": o.Version},
 	})
 	if err != nil {
 		return fmt.Errorf("checkpoint.folder: %w", err)
@@ -344,11 +406,16 @@ func (t *trainer) close() {
 	if t.loader != nil {
 		_ = t.loader.Close()
 	}
-	t.eval.close()
-	t.state.Close()
-	t.exe.Close()
-	if t.machine != nil && !t.abandoned {
-		t.machine.Close()
+	if t.eval != nil {
+		_ = t.eval.loader.Close()
+	}
+	if !t.hosts.lost { // else devices that wait for it would have us wait
+		t.eval.close()
+		t.state.Close()
+		t.exe.Close()
+		if t.machine != nil && !t.abandoned {
+			t.machine.Close()
+		}
 	}
 	if t.lock != nil {
 		_ = t.lock.Close()

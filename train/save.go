@@ -15,7 +15,6 @@ import (
 	"titan/dtype"
 	"titan/metrics"
 	"titan/pjrt"
-	"titan/sharding"
 )
 
 // save writes the checkpoint that is due after progress.Step steps; with the
@@ -28,7 +27,7 @@ func (t *trainer) save(ctx context.Context) error {
 		t.reportSave(t.store.Save(ctx, snap))
 		return ctx.Err()
 	}
-	held, err := hold(ctx, snap)
+	held, err := t.hold(ctx, snap)
 	if err != nil {
 		return err
 	}
@@ -52,7 +51,10 @@ func (t *trainer) saveLast(ctx context.Context) error {
 		t.saver = nil
 	}
 	last := t.progress.Step >= int64(t.recipe.Training.Steps)
-	trained := t.progress.Step > 0 && t.progress.Step != t.savedStep()
+	trained, err := t.hosts.any(ctx, "save", t.progress.Step > 0 && t.progress.Step != t.savedStep())
+	if err != nil {
+		return fmt.Errorf("train: agreeing on the last save: %w", err)
+	}
 	if trained {
 		snap := t.snapshot()
 		if last && t.recipe.Checkpoint.LastSaveModelOnly {
@@ -70,7 +72,7 @@ func (t *trainer) saveLast(ctx context.Context) error {
 		}
 		t.reportSave(saved, nil)
 	}
-	if last && t.recipe.Checkpoint.LastSaveInHF {
+	if last && t.recipe.Checkpoint.LastSaveInHF && t.hosts.leads() {
 		return t.export(ctx, trained)
 	}
 	return nil
@@ -140,23 +142,15 @@ func (t *trainer) modelOnly(snap *checkpoint.Snapshot) error {
 
 // hold copies what this process would write of a snapshot to host memory, so
 // that training can change the state meanwhile.
-func hold(ctx context.Context, snap checkpoint.Snapshot) (checkpoint.Snapshot, error) {
-	type part struct{ tensor, position int }
-	parts := map[part][]byte{}
-	for i, tensor := range snap.Tensors {
-		l, err := sharding.NewLayout(snap.Mesh, tensor.Spec, tensor.Shape)
-		if err != nil {
+func (t *trainer) hold(ctx context.Context, snap checkpoint.Snapshot) (checkpoint.Snapshot, error) {
+	list, err := t.store.Parts(&snap)
+	if err != nil {
+		return snap, err
+	}
+	parts := map[checkpoint.Part][]byte{}
+	for _, p := range list {
+		if parts[p], err = snap.Shard(ctx, p.Tensor, p.Position); err != nil {
 			return snap, err
-		}
-		for k := range l.Shards() {
-			p := l.Holders(k)[0]
-			raw, err := snap.Shard(ctx, i, p)
-			if err != nil {
-				return snap, err
-			}
-			for _, h := range l.Holders(k) {
-				parts[part{i, h}] = raw
-			}
 		}
 	}
 	// The state's values change as well.
@@ -170,7 +164,7 @@ func hold(ctx context.Context, snap checkpoint.Snapshot) (checkpoint.Snapshot, e
 	}
 	snap.State = state
 	snap.Shard = func(_ context.Context, tensor, position int) ([]byte, error) {
-		return parts[part{tensor, position}], nil
+		return parts[checkpoint.Part{Tensor: tensor, Position: position}], nil
 	}
 	return snap, nil
 }

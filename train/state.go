@@ -17,7 +17,8 @@ func (v Var) localBytes(m *mesh.Mesh) (int64, error) {
 }
 
 // State is the arrays of a run on the devices of this process: one buffer for
-// each variable and position of the mesh.
+// each variable and position of the mesh. Those at positions of other processes
+// are nil.
 type State struct {
 	Vars    []Var
 	mesh    *mesh.Mesh
@@ -62,7 +63,7 @@ func tensorsOf(vars []Var) []checkpoint.Tensor {
 func (s *State) Shard(_ context.Context, variable, position int) ([]byte, error) {
 	b := s.bufs[position][variable]
 	if b == nil {
-		return nil, fmt.Errorf("train: %s is not on the devices yet", s.Vars[variable].Name)
+		return nil, fmt.Errorf("train: %s is not on the devices of this process", s.Vars[variable].Name)
 	}
 	return b.Bytes()
 }
@@ -72,7 +73,7 @@ func (s *State) Whole(variable int) ([]byte, error) {
 	shards := make([][]byte, s.mesh.Size())
 	l := s.layouts[variable]
 	for k := range l.Shards() {
-		p := l.Holders(k)[0]
+		p := s.holder(l, k, variable)
 		b, err := s.Shard(context.Background(), variable, p)
 		if err != nil {
 			return nil, err
@@ -80,6 +81,18 @@ func (s *State) Whole(variable int) ([]byte, error) {
 		shards[p] = b
 	}
 	return l.Join(shards, s.Vars[variable].Type.DType.Size())
+}
+
+// holder returns a position of this process that holds a shard of a variable, or
+// else any.
+func (s *State) holder(l *sharding.Layout, shard, variable int) int {
+	holders := l.Holders(shard)
+	for _, p := range holders {
+		if s.bufs[p][variable] != nil {
+			return p
+		}
+	}
+	return holders[0]
 }
 
 // put places the part of a variable at positions, which all hold the same.

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"sync"
 )
 
 // stopper notes the signal that ends a run.
 type stopper struct {
 	asked chan struct{} // closed when there is one
 	quit  chan struct{}
+	once  sync.Once
 	sig   os.Signal // once asked is closed
 }
 
@@ -21,13 +23,20 @@ func listen(stop <-chan os.Signal) *stopper {
 		select {
 		case sig, ok := <-stop:
 			if ok {
-				s.sig = sig
-				close(s.asked)
+				s.ask(sig)
 			}
 		case <-s.quit:
 		}
 	}()
 	return s
+}
+
+// ask notes a signal; the first counts.
+func (s *stopper) ask(sig os.Signal) {
+	s.once.Do(func() {
+		s.sig = sig
+		close(s.asked)
+	})
 }
 
 func (s *stopper) close() { close(s.quit) }

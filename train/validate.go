@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,15 +18,15 @@ import (
 type validation struct {
 	options StepOptions
 	loader  *data.Loader
-	rows    []int
+	rows    []int // that this process feeds; nil: all
 	steps   int64 // of a pass
 	exe     *Compiled
 	step    *evalStep
 }
 
+// close unloads the program.
 func (v *validation) close() {
 	if v != nil {
-		_ = v.loader.Close()
 		v.exe.Close()
 	}
 }
@@ -55,7 +56,7 @@ func (t *trainer) openValidation() (*validation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("validation.dataset_path: %w", err)
 	}
-	v := &validation{options: o, loader: loader, rows: firstRows(o.Rows), steps: loader.Steps()}
+	v := &validation{options: o, loader: loader, steps: loader.Steps()}
 	if c.Steps > 0 {
 		v.steps = min(v.steps, int64(c.Steps))
 	}
@@ -65,14 +66,16 @@ func (t *trainer) openValidation() (*validation, error) {
 // validate measures after step s. The loss is the sum over all valid tokens of
 // the pass divided once by their number. A run that is asked to end does not
 // wait for it.
-func (t *trainer) validate(s int64) error {
+func (t *trainer) validate(ctx context.Context, s int64) error {
 	defer t.meter.Pause(metrics.Validate)()
 	began := time.Now()
-	batches := t.eval.loader.Iterate(0, t.eval.rows, t.recipe.Data.Prefetch)
+	batches := t.eval.loader.Iterate(0, orAll(t.eval.rows, t.eval.options.Rows), t.recipe.Data.Prefetch)
 	defer batches.Close()
 	var sum, tokens float64
 	for k := range t.eval.steps {
-		if sig := t.stop.signal(); sig != nil {
+		if sig, err := t.turn(ctx); err != nil {
+			return err
+		} else if sig != nil {
 			t.logf("%v: the validation after step %d is left out", sig, s)
 			return nil
 		}
@@ -87,11 +90,14 @@ func (t *trainer) validate(s int64) error {
 		if err != nil {
 			return err
 		}
-		l, n, err := evaluate(t.eval.exe, t.state, batch)
+		x, err := together(&t.hosts, fmt.Sprintf("validation after step %d", s), func() (x [2]float64, err error) {
+			x[0], x[1], err = evaluate(t.eval.exe, t.state, t.eval.rows, batch)
+			return x, err
+		})
 		if err != nil {
 			return &dataError{fmt.Sprintf("validation, number %d", k+1), lessMemory(err, "validation")}
 		}
-		sum, tokens = sum+l, tokens+n
+		sum, tokens = sum+x[0], tokens+x[1]
 	}
 	v := t.meter.Validated(s, sum/max(1, tokens), int64(tokens), time.Since(began).Seconds(), t.memory())
 	t.logf("%s", v.Line(t.colour))

@@ -88,7 +88,7 @@ func lossOf(t *testing.T, r *configs.Recipe, prefixes ...string) (sum, tokens fl
 			require.NoError(t, err)
 			batch, err := arrays(e.batch, b)
 			require.NoError(t, err)
-			x, n, err := evaluate(exe, s, batch)
+			x, n, err := evaluate(exe, s, nil, batch)
 			require.NoError(t, err)
 			require.EqualValues(t, b.Valid, n)
 			sum, tokens = sum+x, tokens+n
