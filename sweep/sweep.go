@@ -61,9 +61,10 @@ type Failure string
 // Failures of a point.
 const (
 	NotFailed   Failure = ""
-	OutOfMemory Failure = "memory"  // it does not fit, or the process was killed for memory
+	OutOfMemory Failure = "memory"  // the step does not fit
 	TimedOut    Failure = "timeout" // it took longer than it was given
 	Crashed     Failure = "error"   // the process ended with an error
+	Killed      Failure = "killed"  // something else killed the process
 )
 
 // Sweep is a recipe at many points.
@@ -92,7 +93,7 @@ type Sweep struct {
 	// compiled but computed from smaller ones; 0: all that can be are compiled.
 	Extrapolate     bool `json:"extrapolate,omitempty"`
 	MaxCompileChips int  `json:"max_compile_chips,omitempty"`
-	// Axes are the keys that are varied, without chips and devices.
+	// Keys are those that are varied, besides what fits the recipe to its machines.
 	Keys    []string  `json:"keys,omitempty"`
 	Started time.Time `json:"started"`
 	Updated time.Time `json:"updated"`
@@ -142,6 +143,7 @@ type Point struct {
 	LocalBatch  int   `json:"local_batch"`
 	Passes      int   `json:"passes"`
 	Tokens      int64 `json:"tokens_per_step"`
+	Parameters  int64 `json:"parameters,omitempty"`
 	// Adapted says what the mode changed of the recipe, in words.
 	Adapted string `json:"adapted,omitempty"`
 
@@ -153,8 +155,9 @@ type Point struct {
 	Rule string   `json:"rule,omitempty"`
 	From []string `json:"from,omitempty"`
 
-	// StepSeconds is the median of a run's counted steps, or the prediction, which
-	// lies between Low and High. P95Seconds is that of a run.
+	// StepSeconds is the median of a run's counted steps, which lie between Low and
+	// High, or the prediction, which is expected to lie between them. P95Seconds is
+	// that of a run.
 	StepSeconds float64 `json:"step_seconds,omitempty"`
 	LowSeconds  float64 `json:"step_seconds_low,omitempty"`
 	HighSeconds float64 `json:"step_seconds_high,omitempty"`
