@@ -26,6 +26,7 @@ func (c *checking) all() {
 		r.Job.validate(), r.Mesh.Validate(), r.Model.Validate(), r.Training.validate(), r.Data.Validate(),
 		r.Parallelism.Validate(), r.MoE.Validate(), r.ActivationCheckpoint.Validate(), r.Kernels.Validate(), r.Quantize.Validate(), r.Optimizer.Validate(), r.LRScheduler.Validate(),
 		r.Checkpoint.Validate(), r.Metrics.Validate(), r.Validation.validate(), r.Debug.validate(), r.Comm.validate(), r.Profiling.validate(),
+		r.Cost.Validate(),
 	} {
 		for _, e := range recipekey.Flatten(err) {
 			c.add(e)

@@ -42,6 +42,7 @@ type Recipe struct {
 	Debug                Debug                        `toml:"debug" doc:"seed and checks"`
 	Comm                 Comm                         `toml:"comm" doc:"time limits between hosts"`
 	Profiling            Profiling                    `toml:"profiling" doc:"traces of what devices do"`
+	Cost                 metrics.Cost                 `toml:"cost" doc:"what chips cost, for comparisons"`
 }
 
 // Defaults returns a recipe of the sections' defaults. It is incomplete: there
@@ -68,5 +69,6 @@ func Defaults() Recipe {
 		Validation:           Validation{Freq: 10, Steps: -1},
 		Comm:                 Comm{InitTimeout: 300, TrainTimeout: 100, SaveTimeout: 1800},
 		Profiling:            Profiling{TracesFolder: "profile_traces", Freq: 10},
+		Cost:                 metrics.DefaultCost(),
 	}
 }

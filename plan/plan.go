@@ -190,7 +190,7 @@ func (s *traced) report(o Options) *Report {
 	shape := metrics.ShapeOf(&c)
 	fl := shape.FlopsPerToken(s.options.SeqLen)
 	out := &Report{
-		Recipe: s.recipe.Hash(), Model: s.recipe.Model.Name + " " + s.recipe.Model.Flavor,
+		Recipe: s.recipe.Hash(), RecipeTOML: s.recipe.TOML(nil), Model: s.recipe.Model.Name + " " + s.recipe.Model.Flavor,
 		Topology: s.topology.String(), Chips: s.topology.Chips(), Devices: s.mesh.Size(), Mesh: s.mesh.String(),
 		Sequences: rows, SeqLen: s.options.SeqLen, Passes: max(1, s.options.Passes), Tokens: int64(rows) * int64(s.options.SeqLen),
 		Effort: "default", slices: s.topology.Slices, Parameters: shape.Params, Active: shape.Active(),

@@ -32,6 +32,8 @@ type Prediction struct {
 	HostBytes float64 `json:"host_bytes"`
 	// GuessedLoops are loops whose number of turns is not in the program.
 	GuessedLoops []string `json:"guessed_loops,omitempty"`
+	// Timeline is what a device does over the step, in outline.
+	Timeline *Timeline `json:"timeline,omitempty"`
 }
 
 // Share is what a part of the step takes.
@@ -94,6 +96,9 @@ func Predict(m *hlo.Module, o PredictOptions) (*Prediction, error) {
 	}
 	slices.SortStableFunc(p.Transfers, func(a, b Transfer) int { return sign(b.Wire - a.Wire) })
 	p.spread(t, o)
+	if p.Timeline = w.line; p.Timeline != nil {
+		p.Timeline.outline(0)
+	}
 	return p, nil
 }
 

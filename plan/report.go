@@ -12,12 +12,14 @@ import (
 
 // Report is what is known of a recipe on a topology.
 type Report struct {
-	Recipe   string `json:"recipe"` // its hash
-	Model    string `json:"model"`
-	Topology string `json:"topology"`
-	Chips    int    `json:"chips"`
-	Devices  int    `json:"devices"`
-	Mesh     string `json:"mesh"`
+	Recipe string `json:"recipe"` // its hash
+	// RecipeTOML is the resolved recipe.
+	RecipeTOML string `json:"recipe_toml,omitempty"`
+	Model      string `json:"model"`
+	Topology   string `json:"topology"`
+	Chips      int    `json:"chips"`
+	Devices    int    `json:"devices"`
+	Mesh       string `json:"mesh"`
 	// A step is Sequences of SeqLen tokens, in Passes.
 	Sequences int   `json:"sequences"`
 	SeqLen    int   `json:"seq_len"`

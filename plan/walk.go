@@ -46,6 +46,7 @@ type walker struct {
 	begins, whole, ends map[*hlo.Instruction][]hlo.Collective
 	traffic             *traffic
 	out                 *timing
+	line                *Timeline // of the block that was walked last
 }
 
 // timing is the time of a step, by what it goes to.
@@ -110,6 +111,7 @@ type block struct {
 	open  map[*hlo.Instruction][]pending // by what waits for it
 	times float64
 	trips int64 // of the loop it is the body of
+	line  *Timeline
 }
 
 // begin puts work on a lane and returns when it is done.
@@ -121,19 +123,21 @@ func (b *block) begin(l lane, seconds float64) float64 {
 // run returns the time of one execution of c, which happens times times in a
 // step; what it goes to is added to w.out.
 func (w *walker) run(c *hlo.Computation, times float64, trips int64) float64 {
-	b := &block{open: map[*hlo.Instruction][]pending{}, times: times, trips: trips}
+	b := &block{open: map[*hlo.Instruction][]pending{}, times: times, trips: trips, line: &Timeline{}}
 	for _, i := range c.Order() {
 		w.step(b, i)
 	}
 	for _, waits := range b.open { // not waited for here
 		w.wait(b, waits)
 	}
+	w.line, b.line.Seconds = b.line, b.now
 	return b.now
 }
 
 // spend lets the compute unit work.
 func (w *walker) spend(b *block, p Part, seconds float64) {
 	b.now += seconds
+	b.note(p, seconds)
 	w.out.parts[p] += seconds * b.times
 }
 
@@ -170,7 +174,9 @@ func (w *walker) step(b *block, i *hlo.Instruction) {
 		return
 	case "call":
 		for _, c := range i.Called {
-			b.now += w.run(c, b.times, b.trips)
+			d := w.run(c, b.times, b.trips)
+			b.called(w.line)
+			b.now += d
 		}
 		return
 	}
@@ -180,7 +186,9 @@ func (w *walker) step(b *block, i *hlo.Instruction) {
 		}
 		for _, c := range cs {
 			seconds, note := w.collective(c, b.times)
-			b.open[c.Done] = append(b.open[c.Done], pending{b.begin(laneLinks, seconds), laneLinks, note})
+			done := b.begin(laneLinks, seconds)
+			b.link(c.Kind(), done-seconds, seconds)
+			b.open[c.Done] = append(b.open[c.Done], pending{done, laneLinks, note})
 		}
 		return
 	}
@@ -209,6 +217,7 @@ func (w *walker) synchronous(b *block, i *hlo.Instruction, cs []hlo.Collective) 
 		seconds, note := w.collective(c, b.times)
 		start := max(b.now-own, b.lanes[laneLinks])
 		b.lanes[laneLinks] = start + seconds
+		b.link(c.Kind(), start, seconds)
 		w.wait(b, []pending{{start + seconds, laneLinks, note}})
 	}
 }
@@ -224,7 +233,9 @@ func (w *walker) branches(b *block, i *hlo.Instruction) {
 		}
 	}
 	if w.out = real; longest != nil {
-		b.now += w.run(longest, b.times, b.trips)
+		d := w.run(longest, b.times, b.trips)
+		b.called(w.line)
+		b.now += d
 	}
 }
 
@@ -242,7 +253,9 @@ func (w *walker) loop(b *block, i *hlo.Instruction) {
 		w.out.loops = append(w.out.loops, i.Name)
 	}
 	if body := i.Body(); body != nil && n > 0 {
-		b.now += n * w.run(body, b.times*n, max(1, int64(math.Round(n))))
+		d := n * w.run(body, b.times*n, max(1, int64(math.Round(n))))
+		b.looped(w.line, n)
+		b.now += d
 	}
 }
 

@@ -30,7 +30,7 @@ type planFlags struct {
 	topology           string
 	quick, list, again bool
 	noSearch           bool
-	json, effort       string
+	json, html, effort string
 }
 
 func newPlan() *cobra.Command {
@@ -65,6 +65,7 @@ code 1, one on the command line 2.`,
 	c.Flags().BoolVar(&flags.noSearch, "no-search", false, "do not look for changes that make a step fit")
 	c.Flags().BoolVar(&flags.again, "no-cache", false, "compile even what the compile cache has, and store nothing")
 	c.Flags().StringVar(&flags.json, "json", "", "write the report as JSON to this `file`, too; - for the standard output, alone")
+	c.Flags().StringVar(&flags.html, "html", "", "write the report as a page to this `file`, too")
 	c.Flags().BoolVar(&flags.list, "list-topologies", false, "list the topologies that can be planned for, and leave")
 	return c
 }
@@ -128,6 +129,11 @@ func runPlan(c *cobra.Command, flags *planFlags) error {
 	}
 	if err := writePlan(c, report, flags.json); err != nil {
 		return err
+	}
+	if flags.html != "" {
+		if err := writePlanPage(report, flags.html); err != nil {
+			return err
+		}
 	}
 	if !report.Memory.Fits {
 		return exitError{errors.New("the step does not fit"), codeDoesNotFit}

@@ -1,0 +1,296 @@
+package compare
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Comparison is results side by side. The first is the base that the others are
+// compared with.
+type Comparison struct {
+	Schema      int          `json:"schema"`
+	Results     []*Result    `json:"results"`
+	Differences []Difference `json:"recipe_differences"`
+	Rows        []Row        `json:"rows"`
+	// Marks are by result: why figures of it cannot be compared with the base's.
+	Marks [][]Mark `json:"marks"`
+	// Notes say what derived figures are of.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Schema is the version of the JSON form of a Comparison.
+const Schema = 1
+
+// Row is a figure of all results.
+type Row struct {
+	Key   string `json:"key"`
+	Label string `json:"label"`
+	Cells []Cell `json:"cells"`
+	kind  RowKind
+}
+
+// Cell is a figure of a result.
+type Cell struct {
+	Value *float64 `json:"value"` // nil: unknown
+	Text  string   `json:"text"`
+	// Change is by how much the value differs from the base's, in percent.
+	Change *float64 `json:"change_percent,omitempty"`
+	// Best says that of the values that can be compared none is better.
+	Best bool `json:"best,omitempty"`
+	// Marked says that the value cannot be compared with the base's: Why are the
+	// aspects.
+	Marked bool     `json:"marked,omitempty"`
+	Why    []Aspect `json:"why,omitempty"`
+}
+
+// Options say how to compare.
+type Options struct {
+	// TargetLoss is the loss that a run must reach for the cost of a qualified result;
+	// 0: none.
+	TargetLoss float64
+}
+
+// New compares results with the first of them.
+func New(results []*Result, o Options) (*Comparison, error) {
+	if len(results) == 0 {
+		return nil, errors.New("compare: there is nothing to compare")
+	}
+	c := &Comparison{Schema: Schema, Results: results, Differences: Differences(results)}
+	base := results[0]
+	for _, r := range results {
+		m := append(marks(r, base), defects(r)...)
+		if r != base {
+			for _, d := range defects(base) {
+				d.What = "of the base " + d.What
+				m = append(m, d)
+			}
+		}
+		c.Marks = append(c.Marks, m)
+	}
+	values := make([]map[string]float64, len(results))
+	for i, r := range results {
+		values[i] = map[string]float64{}
+		for k, v := range r.Figures {
+			values[i][k] = v
+		}
+	}
+	c.derive(values, o)
+	for _, kind := range Rows {
+		if row, ok := c.row(kind, values); ok {
+			c.Rows = append(c.Rows, row)
+		}
+	}
+	return c, nil
+}
+
+// row makes the row of a figure; false: no result has it.
+func (c *Comparison) row(kind RowKind, values []map[string]float64) (Row, bool) {
+	row := Row{Key: kind.Key, Label: kind.Label, kind: kind, Cells: make([]Cell, len(values))}
+	base, hasBase := values[0][kind.Key]
+	found := false
+	for i, v := range values {
+		cell := &row.Cells[i]
+		x, ok := v[kind.Key]
+		if !ok || !finite(x) {
+			cell.Text = kind.Write(math.NaN())
+			continue
+		}
+		found = true
+		cell.Value, cell.Text = &x, kind.Write(x)
+		evidenceOnly := true
+		for _, m := range c.Marks[i] {
+			if kind.in(m.Spoils) {
+				cell.Marked = true
+				cell.Why = append(cell.Why, m.Aspect)
+				evidenceOnly = evidenceOnly && m.Aspect == Evidence
+			}
+		}
+		// How far a prediction is from a measurement is worth knowing, though neither
+		// is better.
+		if i > 0 && hasBase && base != 0 && kind.Better != Neither && (!cell.Marked || evidenceOnly) {
+			change := 100 * (x/base - 1)
+			if finite(change) {
+				cell.Change = &change
+			}
+		}
+	}
+	row.rank()
+	return row, found
+}
+
+// rank marks the best of the values that can be compared, if there are two at
+// least and they differ.
+func (r *Row) rank() {
+	if r.kind.Better == Neither || r.Cells[0].Value == nil {
+		return
+	}
+	var fit []int
+	for i, cell := range r.Cells {
+		if cell.Value != nil && !cell.Marked {
+			fit = append(fit, i)
+		}
+	}
+	if len(fit) < 2 || fit[0] != 0 {
+		return
+	}
+	better := func(a, b float64) bool {
+		if r.kind.Better == Higher {
+			return a > b
+		}
+		return a < b
+	}
+	best, differ := *r.Cells[fit[0]].Value, false
+	for _, i := range fit[1:] {
+		v := *r.Cells[i].Value
+		differ = differ || v != best
+		if better(v, best) {
+			best = v
+		}
+	}
+	for _, i := range fit {
+		r.Cells[i].Best = differ && *r.Cells[i].Value == best
+	}
+}
+
+// derive adds the figures that depend on what results are compared with.
+func (c *Comparison) derive(values []map[string]float64, o Options) {
+	tokens, seconds := math.Inf(1), math.Inf(1)
+	n := 0
+	for i, r := range c.Results {
+		if len(r.Curve) == 0 || c.Spoiled(i, Loss) {
+			continue
+		}
+		last := r.Curve[len(r.Curve)-1]
+		if finite(last.Tokens) && finite(last.Seconds) {
+			tokens, seconds = min(tokens, last.Tokens), min(seconds, last.Seconds)
+			n++
+		}
+	}
+	for i, r := range c.Results {
+		if len(r.Curve) == 0 {
+			continue
+		}
+		put := func(key string, v float64, ok bool) {
+			if ok {
+				values[i][key] = v
+			}
+		}
+		if n > 1 {
+			loss, ok := meanLoss(r.Curve, func(p Point) float64 { return p.Tokens }, tokens)
+			put(LossTokens, loss, ok)
+			loss, ok = lastLoss(r.Validation, tokens)
+			put(ValTokens, loss, ok)
+			loss, ok = meanLoss(r.Curve, func(p Point) float64 { return p.Seconds }, seconds)
+			put(LossTime, loss, ok)
+		}
+		if o.TargetLoss > 0 {
+			if p, ok := reached(r, o.TargetLoss); ok {
+				put(TargetTokens, p.Tokens, finite(p.Tokens))
+				put(TargetTime, p.Seconds, true)
+				if r.Price > 0 {
+					put(TargetCost, r.Price*float64(r.Chips)*p.Seconds/3600, true)
+				}
+			} else {
+				c.Notes = append(c.Notes, fmt.Sprintf("%s has not reached a loss of %g", r.Name, o.TargetLoss))
+			}
+		}
+	}
+	if n > 1 {
+		c.Notes = append(c.Notes, fmt.Sprintf("equal tokens are %.0f, equal time %.4g s: what the shortest run has; losses there are means of the logged ones in the last 5%%", tokens, seconds))
+	}
+	if o.TargetLoss > 0 {
+		c.Notes = append(c.Notes, fmt.Sprintf("the target is a loss of %g: of validation where a run validates, else the mean of three logged training losses", o.TargetLoss))
+	}
+	for _, r := range c.Results {
+		if r.Price > 0 {
+			c.Notes = append(c.Notes, fmt.Sprintf("%s costs %g %s a chip and hour", r.Name, r.Price, r.Currency))
+		}
+	}
+}
+
+// Spoiled reports whether figures of a group of the i-th result cannot be compared
+// with the base's.
+func (c *Comparison) Spoiled(i int, g Group) bool {
+	return slices.ContainsFunc(c.Marks[i], func(m Mark) bool { return slices.Contains(m.Spoils, g) })
+}
+
+// meanLoss is the mean of the logged losses in the last 5% before at, or the last
+// one. A run that has not come so far has none.
+func meanLoss(curve []Point, of func(Point) float64, at float64) (float64, bool) {
+	sum, n := 0.0, 0
+	last, found, reached := 0.0, false, false
+	for _, p := range curve {
+		x := of(p)
+		if !finite(x) || !finite(p.Loss) {
+			continue
+		}
+		if x > at*(1+1e-9) {
+			reached = true
+			break
+		}
+		reached = reached || x >= at*(1-1e-9)
+		last, found = p.Loss, true
+		if x > 0.95*at {
+			sum += p.Loss
+			n++
+		}
+	}
+	switch {
+	case !reached || !found:
+		return 0, false
+	case n == 0:
+		return last, true
+	}
+	return sum / float64(n), true
+}
+
+// lastLoss is the last loss by tokens.
+func lastLoss(points []Point, tokens float64) (float64, bool) {
+	loss, ok := 0.0, false
+	for _, p := range points {
+		if finite(p.Loss) && p.Tokens <= tokens*(1+1e-9) {
+			loss, ok = p.Loss, true
+		}
+	}
+	return loss, ok
+}
+
+// reached is where a run first has a loss.
+func reached(r *Result, target float64) (Point, bool) {
+	if len(r.Validation) > 0 {
+		for _, p := range r.Validation {
+			if p.Loss <= target {
+				return p, true
+			}
+		}
+		return Point{}, false
+	}
+	const window = 3
+	for i := range r.Curve {
+		if i+1 < window {
+			continue
+		}
+		sum := 0.0
+		for _, p := range r.Curve[i+1-window : i+1] {
+			sum += p.Loss
+		}
+		if sum/window <= target {
+			return r.Curve[i], true
+		}
+	}
+	return Point{}, false
+}
+
+// Marked reports whether any figure cannot be compared.
+func (c *Comparison) Marked() bool {
+	for _, r := range c.Rows {
+		for _, cell := range r.Cells {
+			if cell.Marked && cell.Value != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
