@@ -104,11 +104,11 @@ func (c *Comparison) row(kind RowKind, values []map[string]float64) (Row, bool) 
 			if kind.in(m.Spoils) {
 				cell.Marked = true
 				cell.Why = append(cell.Why, m.Aspect)
-				evidenceOnly = evidenceOnly && m.Aspect == Evidence
+				evidenceOnly = evidenceOnly && (m.Aspect == Evidence || m.Aspect != Warm && (m.Here == "" || m.Base == ""))
 			}
 		}
 		// How far a prediction is from a measurement is worth knowing, though neither
-		// is better.
+		// is better and what was published does not state everything.
 		if i > 0 && hasBase && base != 0 && kind.Better != Neither && (!cell.Marked || evidenceOnly) {
 			change := 100 * (x/base - 1)
 			if finite(change) {
@@ -156,17 +156,9 @@ func (r *Row) rank() {
 
 // derive adds the figures that depend on what results are compared with.
 func (c *Comparison) derive(values []map[string]float64, o Options) {
-	tokens, seconds := math.Inf(1), math.Inf(1)
-	n := 0
-	for i, r := range c.Results {
-		if len(r.Curve) == 0 || c.Spoiled(i, Loss) {
-			continue
-		}
-		last := r.Curve[len(r.Curve)-1]
-		if finite(last.Tokens) && finite(last.Seconds) {
-			tokens, seconds = min(tokens, last.Tokens), min(seconds, last.Seconds)
-			n++
-		}
+	n, tokens, seconds := c.equal(func(i int) bool { return !c.Spoiled(i, Loss) })
+	if n < 2 { // all are marked: their losses are worth seeing
+		n, tokens, seconds = c.equal(func(int) bool { return true })
 	}
 	for i, r := range c.Results {
 		if len(r.Curve) == 0 {
@@ -208,6 +200,22 @@ func (c *Comparison) derive(values []map[string]float64, o Options) {
 			c.Notes = append(c.Notes, fmt.Sprintf("%s costs %g %s a chip and hour", r.Name, r.Price, r.Currency))
 		}
 	}
+}
+
+// equal returns how many results have curves, and how far the shortest goes in
+// tokens and in seconds.
+func (c *Comparison) equal(counts func(i int) bool) (n int, tokens, seconds float64) {
+	tokens, seconds = math.Inf(1), math.Inf(1)
+	for i, r := range c.Results {
+		if len(r.Curve) == 0 || !counts(i) {
+			continue
+		}
+		if last := r.Curve[len(r.Curve)-1]; finite(last.Tokens) && finite(last.Seconds) {
+			tokens, seconds = min(tokens, last.Tokens), min(seconds, last.Seconds)
+			n++
+		}
+	}
+	return n, tokens, seconds
 }
 
 // Spoiled reports whether figures of a group of the i-th result cannot be compared

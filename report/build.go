@@ -298,8 +298,8 @@ func lines(name, title string, c chart.Lines) Chart {
 	return Chart{Name: name, Title: title, Draw: c.Draw}
 }
 
-func barChart(name, title string, axis chart.Axis, bars []chart.Bar) Chart {
-	c := chart.Bars{Title: title, X: axis, Bars: bars}
+func barChart(name, title string, axis chart.Axis, bars []chart.Bar, order ...string) Chart {
+	c := chart.Bars{Title: title, X: axis, Bars: bars, Order: order}
 	return Chart{Name: name, Title: title, Full: true, Draw: c.Draw}
 }
 

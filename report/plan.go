@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"titan/compare"
@@ -62,6 +63,14 @@ func fits(m *plan.Memory) string {
 	return "does not fit: " + m.Why
 }
 
+// partNames are the parts of a step, so that each has one colour.
+var partNames = func() (out []string) {
+	for p := plan.Matmul; p <= plan.Bubble; p++ {
+		out = append(out, p.String())
+	}
+	return out
+}()
+
 // stepCharts shows what a device does in a step.
 func stepCharts(p *plan.Report) []Chart {
 	q := p.Prediction
@@ -69,7 +78,7 @@ func stepCharts(p *plan.Report) []Chart {
 	for _, s := range q.Parts {
 		bar.Parts = append(bar.Parts, chart.Part{Name: s.Name, Value: s.Seconds})
 	}
-	parts := barChart("parts", "What the time of a step goes to", inSeconds, []chart.Bar{bar})
+	parts := barChart("parts", "What the time of a step goes to", inSeconds, []chart.Bar{bar}, partNames...)
 	parts.Note = fmt.Sprintf("%s predicted, between %s and %s", human.Seconds(q.Seconds), human.Seconds(q.Low), human.Seconds(q.High))
 	out := []Chart{parts}
 	var bars []chart.Bar
@@ -82,7 +91,57 @@ func stepCharts(p *plan.Report) []Chart {
 	if len(bars) > 0 {
 		out = append(out, barChart("collectives", "Collectives: how long links are busy in a step", inSeconds, bars[:min(len(bars), 16)]))
 	}
+	if q.Timeline != nil {
+		out = append(out, timeline(q.Timeline))
+	}
 	return out
+}
+
+// timeline shows the step and, lane by lane, one turn of the loops that take most
+// of it.
+func timeline(t *plan.Timeline) Chart {
+	c := chart.Timeline{Title: "What a device does over a step", Seconds: 1, Order: partNames, Write: func(x float64) string { return human.Trim(human.Percent(100 * x)) }}
+	add := func(name string, t *plan.Timeline) {
+		c.Lanes = append(c.Lanes, lane(name+", "+human.Seconds(t.Seconds), t.Compute, t.Seconds))
+		if len(t.Links) > 0 {
+			c.Lanes = append(c.Lanes, lane("links meanwhile", t.Links, t.Seconds))
+		}
+	}
+	add("the step", t)
+	name := "one turn of the longest loop"
+	for range 2 {
+		var loops []plan.Stretch
+		for _, s := range t.Compute {
+			if s.Inside != nil && s.Seconds > t.Seconds/20 {
+				loops = append(loops, s)
+			}
+		}
+		if len(loops) == 0 {
+			break
+		}
+		slices.SortStableFunc(loops, func(a, b plan.Stretch) int { return sign(b.Seconds - a.Seconds) })
+		for i, l := range loops[:min(len(loops), 2)] {
+			if i == 1 {
+				name = strings.Replace(name, "longest", "second longest", 1)
+			}
+			add(fmt.Sprintf("%s, of %s turns", name, human.Short(l.Turns)), l.Inside)
+		}
+		t, name = loops[0].Inside, "one turn of the longest loop in that"
+	}
+	return Chart{Name: "timeline", Title: c.Title, Full: true, Draw: c.Draw,
+		Note: "Each pair of lanes is as wide as the step or the turn that it shows. Work is in the order of the compiled program, with the predicted times; what is too short to be seen is joined with its neighbours."}
+}
+
+func lane(name string, all []plan.Stretch, whole float64) chart.Lane {
+	l := chart.Lane{Label: name}
+	for _, s := range all {
+		what := s.Part
+		if s.Inside != nil {
+			what = fmt.Sprintf("loop of %s turns", human.Short(s.Turns))
+		}
+		l.Spans = append(l.Spans, chart.Span{Start: s.Start / whole, Seconds: s.Seconds / whole, Kind: s.Part, Quiet: s.Inside != nil, Name: what + ", " + human.Seconds(s.Seconds)})
+	}
+	return l
 }
 
 // transfers lists the collectives.

@@ -257,7 +257,7 @@ func (b *builder) sweep(in *compare.Input, letter string, fold bool) {
 	}
 	section := Section{ID: id("points"), Title: letter + "Points", Fold: fold, Tables: []Table{t}, List: why}
 	if len(breakdown) > 0 {
-		section.Charts = append(section.Charts, barChart("breakdown", "What the time of a step goes to", inSeconds, breakdown))
+		section.Charts = append(section.Charts, barChart("breakdown", "What the time of a step goes to", inSeconds, breakdown, partNames...))
 	}
 	if len(memory) > 0 {
 		section.Charts = append(section.Charts, barChart("memory", "Memory of a device, most in use", inBytes, memory))

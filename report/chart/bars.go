@@ -1,7 +1,5 @@
 package chart
 
-import "titan/internal/human"
-
 // Part is a piece of a bar.
 type Part struct {
 	Name  string
@@ -22,6 +20,8 @@ type Bars struct {
 	Title string
 	X     Axis
 	Bars  []Bar
+	// Order fixes the colours of names, for several charts of the same things.
+	Order []string
 }
 
 // Height is how high a chart of so many bars should be.
@@ -38,21 +38,19 @@ const barRow = 30.0
 // Draw draws the chart; its height follows from the number of bars.
 func (c Bars) Draw(size Size) *Scene {
 	s := &Scene{Size: size, Title: c.Title}
-	order := map[string]int{}
-	var names []entry
+	k := newKey(c.Order)
 	var totals []float64
 	for _, b := range c.Bars {
 		sum := 0.0
 		for _, p := range b.Parts {
-			if _, ok := order[p.Name]; !ok && p.Value > 0 {
-				order[p.Name] = len(order)
-				names = append(names, entry{p.Name, SeriesRole(order[p.Name]), false})
+			if p.Value > 0 {
+				k.role(p.Name)
 			}
 			sum += max(p.Value, 0)
 		}
 		totals = append(totals, sum, b.Limit)
 	}
-	top := s.legend(names) + 4
+	top := s.legend(k.shown) + 4
 	s.Size.Height = c.height(size, top)
 	f := frame{left: 10, top: top, right: size.Width - 14, bottom: s.Size.Height - 34}
 	if !size.narrow() {
@@ -80,7 +78,7 @@ func (c Bars) Draw(size Size) *Scene {
 			if !(p.Value > 0) {
 				continue
 			}
-			s.rect(SeriesRole(order[p.Name]), x.at(at), y, max(x.at(at+p.Value)-x.at(at), 0.5), h, b.Label+", "+p.Name+": "+c.X.write(p.Value))
+			s.rect(k.role(p.Name), x.at(at), y, max(x.at(at+p.Value)-x.at(at), 0.5), h, b.Label+", "+p.Name+": "+c.X.write(p.Value))
 			at += p.Value
 		}
 		if b.Limit > 0 {
@@ -94,51 +92,33 @@ func (c Bars) Draw(size Size) *Scene {
 	return s
 }
 
-// Span is a stretch of time on a lane.
-type Span struct {
-	Start, Seconds float64
-	Kind           string // has one colour
-	Name           string // what is shown when pointed at
+// key gives names their colours: those of an order first, others as they come.
+type key struct {
+	roles map[string]Role
+	next  int
+	shown []entry // names that were asked for, in this order
+	seen  map[string]bool
 }
 
-// Lane is a row of spans.
-type Lane struct {
-	Label string
-	Spans []Span
-}
-
-// Timeline shows what is done when, lane by lane.
-type Timeline struct {
-	Title   string
-	Seconds float64 // the length of the whole
-	Lanes   []Lane
-}
-
-// Draw draws the chart; its height follows from the number of lanes.
-func (c Timeline) Draw(size Size) *Scene {
-	s := &Scene{Size: size, Title: c.Title}
-	order := map[string]int{}
-	var names []entry
-	for _, l := range c.Lanes {
-		for _, sp := range l.Spans {
-			if _, ok := order[sp.Kind]; !ok {
-				order[sp.Kind] = len(order)
-				names = append(names, entry{sp.Kind, SeriesRole(order[sp.Kind]), false})
-			}
-		}
+func newKey(order []string) *key {
+	k := &key{roles: map[string]Role{}, seen: map[string]bool{}}
+	for _, name := range order {
+		k.roles[name] = SeriesRole(k.next)
+		k.next++
 	}
-	top := s.legend(names) + 4
-	row := 44.0
-	s.Size.Height = top + float64(len(c.Lanes))*row + 40
-	f := frame{left: 10, top: top, right: size.Width - 12, bottom: s.Size.Height - 34}
-	x := newScale(Axis{Label: "time", Write: human.Seconds, Max: max(c.Seconds, 1e-12)}, nil, f.left, f.right)
-	s.axes(f, x, scale{}, nil)
-	for i, l := range c.Lanes {
-		y := f.top + float64(i)*row
-		s.write(Ink, f.left, y+11, smallSize, start, clip(l.Label, smallSize, f.right-f.left))
-		for _, sp := range l.Spans {
-			s.rect(SeriesRole(order[sp.Kind]), x.at(sp.Start), y+16, max(x.at(sp.Start+sp.Seconds)-x.at(sp.Start), 0.4), row-22, sp.Name+": "+human.Seconds(sp.Seconds))
-		}
+	return k
+}
+
+func (k *key) role(name string) Role {
+	r, ok := k.roles[name]
+	if !ok {
+		r = SeriesRole(k.next)
+		k.roles[name] = r
+		k.next++
 	}
-	return s
+	if !k.seen[name] {
+		k.seen[name] = true
+		k.shown = append(k.shown, entry{name, r, false})
+	}
+	return r
 }

@@ -37,17 +37,18 @@ const (
 )
 
 // numSeries is how many colours there are for data; then they begin again.
-const numSeries = 8
+const numSeries = 12
 
-// Series is the colour of the i-th series.
+// SeriesRole is the colour of the i-th series.
 func SeriesRole(i int) Role { return series0 + Role(((i%numSeries)+numSeries)%numSeries) }
 
 // roles are the names of the classes and the colours of the light theme. The
 // colours of data are Okabe and Ito's, which colour-blind people tell apart, with
-// the yellow darkened to be seen on white.
+// the yellow darkened to be seen on white, and five more.
 var roles = [...]struct{ class, light string }{
 	{"k-ink", "#1b1f24"}, {"k-muted", "#57606a"}, {"k-grid", "#d8dee4"}, {"k-alarm", "#cf222e"}, {"k-ground", "#ffffff"},
 	{"k0", "#0072b2"}, {"k1", "#d55e00"}, {"k2", "#009e73"}, {"k3", "#cc79a7"}, {"k4", "#e69f00"}, {"k5", "#56b4e9"}, {"k6", "#8a7a00"}, {"k7", "#7a5195"},
+	{"k8", "#1f4e3d"}, {"k9", "#a3123a"}, {"k10", "#6b4423"}, {"k11", "#7f8c8d"},
 }
 
 // Class is the role's class in an SVG.
