@@ -53,20 +53,26 @@ func modelOptions(r *configs.Recipe, model *decoder.Config, p Platform, m *mesh.
 	o := decoder.Options{
 		Remat: r.ActivationCheckpoint, Unroll: r.Training.UnrollLayers,
 		Attention:  decoder.AttentionOptions{Context: r.Parallelism.Rotate},
-		LossChunks: lossChunks(local, tokens, vocab), ForceLoadBalance: r.Debug.ForceBalance, ExpertBuffer: r.MoE.BufferFactor,
+		LossChunks: lossChunks(local, tokens, vocab, p), ForceLoadBalance: r.Debug.ForceBalance, ExpertBuffer: r.MoE.BufferFactor,
 	}
 	if o.Float8 = r.Quantize.Linear.Float8; p.CPU {
 		o.Float8InBF16 = true // which it multiplies more than twice as fast
 		o.Attention.Rows = 16
 	}
+	o.RopeProduct = p.Chip != nil
 	useKernels(&o, r.Kernels, p)
 	return o
 }
 
 // lossChunks is the number of parts in which logits are computed: they take 256
-// MiB of a device at most, or one position of each sequence.
-func lossChunks(rows, S, vocab int) int {
-	const most = 256 << 20
+// MiB of a device at most, or one position of each sequence. On a TPU it is 1 GiB:
+// every part reads the output matrix and adds to its gradient, whole, which takes
+// longer than the products with less than some 2000 tokens.
+func lossChunks(rows, S, vocab int, p Platform) int {
+	most := 256 << 20
+	if p.Chip != nil {
+		most = 1 << 30
+	}
 	n := 1
 	for n < S && 4*rows*(S/n)*vocab > most {
 		n *= 2

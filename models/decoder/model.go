@@ -33,6 +33,8 @@ type Options struct {
 	// ForceLoadBalance sends tokens round the experts regardless of the router,
 	// for benchmarks.
 	ForceLoadBalance bool
+	// RopeProduct turns queries and keys by products, which suits TPUs.
+	RopeProduct bool
 	// Kernels is what tile kernels run on; nil: plain operations. Attention.Plain
 	// and PlainExperts keep it from one of them.
 	Kernels      *kernels.Target
@@ -122,8 +124,10 @@ func (m *Model) Stage(b *graph.Builder, params map[string]*graph.Value, f Flow, 
 		}
 		segments = m.part(segments)
 	}
+	turn := m.Config.newRope(b, m.part(positions))
+	turn.product = m.Options.RopeProduct
 	parts := layerParts{
-		turn:    m.Config.newRope(b, m.part(positions)),
+		turn:    turn,
 		attend:  func(q, k, v *graph.Value) *graph.Value { return m.attend(q, k, v, segments, tiled) },
 		experts: m.experts,
 	}
