@@ -33,7 +33,9 @@ var tensorAxes = []string{"heads", "kv_heads", "mlp", "expert_mlp", "vocab"}
 // shardRules is the order in which logical axes are considered for FSDP's split:
 // the first that a parameter has and whose size divides is taken. Dimensions that
 // tp splits come later.
-var shardRules = []string{"embed", "expert_mlp", "mlp", "vocab", "heads", "kv_heads", "expert", "head_dim"}
+// Experts come first: a device's are one piece of memory, so that nothing is copied
+// to gather them or to scatter their gradients.
+var shardRules = []string{"expert", "embed", "expert_mlp", "mlp", "vocab", "heads", "kv_heads", "head_dim"}
 
 type placed struct {
 	Param

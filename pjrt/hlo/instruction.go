@@ -2,6 +2,7 @@ package hlo
 
 import (
 	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -121,7 +122,8 @@ func (i *Instruction) notedTripCount() (int64, bool) {
 }
 
 // EstimatedCycles returns the TPU compiler's estimate for a fusion or a simple
-// operation, if it noted one.
+// operation, if it noted one. Of what runs on another unit of the chip (gathers on
+// a sparse core) it says that it does not know.
 func (i *Instruction) EstimatedCycles() (int64, bool) {
 	var c struct {
 		WindowConfig *struct {
@@ -132,5 +134,5 @@ func (i *Instruction) EstimatedCycles() (int64, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(strings.Trim(string(c.WindowConfig.EstimatedCycles), `"`), 10, 64)
-	return n, err == nil
+	return n, err == nil && n != math.MaxInt64
 }
