@@ -48,8 +48,10 @@ func newAttention(name string, s attentionShape, visits int, of attentionKind) *
 		p.r, p.v = k.Grid(s.R, Parallel), k.DynamicGrid(visits, s.expected())
 	}
 	p.queries, p.keys = k.Prefetch("query_tile", visits+1), k.Prefetch("key_tile", visits+1)
+	bound, typical := s.typical(of == gradKV || of == both)
 	n := s.B * s.queryTiles()
 	first, last, sure, until := k.Prefetch("first", n), k.Prefetch("last", n), k.Prefetch("sure", n), k.Prefetch("until", n)
+	k.Expect([]int{bound}, typical...)
 
 	tq, tk, zero := s.tiles.Q, s.tiles.K, k.Int(0)
 	p.query, p.key = p.queries.At(p.v), p.keys.At(p.v)

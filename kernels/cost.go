@@ -8,7 +8,8 @@ type Cost struct {
 }
 
 // Cost returns the kernel's cost. Dynamic dimensions of the grid count with what
-// is expected of them.
+// is expected of them; blocks are copied as often as typical data ask for (Expect),
+// else whenever their indices could change.
 func (k *Kernel) Cost() Cost {
 	c := Cost{Flops: k.flops, Transcendentals: k.transc}
 	if !k.counted {
@@ -20,6 +21,10 @@ func (k *Kernel) Cost() Cost {
 			f, t := v.cost()
 			c.Flops, c.Transcendentals = c.Flops+f*steps, c.Transcendentals+t*steps
 		}
+	}
+	if e := k.expected(); e != nil {
+		c.Bytes = e.Bytes()
+		return c
 	}
 	for _, r := range k.windows() {
 		c.Bytes += float64(k.copies(r)) * float64(r.sheets()*r.tile().Bytes())

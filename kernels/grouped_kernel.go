@@ -29,6 +29,8 @@ func groupedKernel(s groupedShape, t MatmulTiles, visits, expected int, transpos
 	n, v, kk := k.Grid(s.N/t.N, Parallel), k.DynamicGrid(visits, s.visits(t, expected)), k.Grid(nk, Sequential)
 	groups, tiles := k.Prefetch("group", visits+1), k.Prefetch("tile", visits+1)
 	lhsTiles, rows := k.Prefetch("lhs_tile", visits+1), k.Prefetch("rows", s.E+1)
+	typical := groupOf(typicalSizes(s.E, min(expected, s.M), t.M), 0, s.M, t.M, true)
+	k.Expect([]int{typical.bound}, typical.group, typical.tile, typical.lhsTile, typical.rows)
 
 	none := k.Int(s.E)
 	g, tile := groups.At(v), tiles.At(v)
@@ -85,6 +87,8 @@ func groupedGradKernel(s groupedShape, t MatmulTiles, visits, expected int) *Ker
 	kk, n, v := k.Grid(s.K/t.K, Parallel), k.Grid(s.N/t.N, Parallel), k.DynamicGrid(visits, s.visits(t, expected))
 	groups, tiles := k.Prefetch("group", visits+1), k.Prefetch("tile", visits+1)
 	rows := k.Prefetch("rows", s.E+1)
+	typical := groupOf(typicalSizes(s.E, min(expected, s.M), t.M), 0, s.M, t.M, false)
+	k.Expect([]int{typical.bound}, typical.group, typical.tile, typical.rows)
 	g, tile := groups.At(v), tiles.At(v)
 	lhs := k.In("lhs", graph.T(s.in, s.M, s.K), []int{t.M, t.K}, tile, kk)
 	ct := k.In("ct", graph.T(s.in, s.M, s.N), []int{t.M, t.N}, tile, n)

@@ -25,6 +25,7 @@ type Kernel struct {
 	flops   float64
 	transc  float64
 	counted bool // flops was set
+	typical *typical
 }
 
 type gridDim struct {

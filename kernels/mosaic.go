@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -76,6 +77,11 @@ func (k *Kernel) mosaic() string {
 		p.line(`}) {function_type = (%s) -> (%s), sym_name = "map%d"} : () -> ()`, mapTypes, strings.Join(ts, ", "), i)
 	}
 	p.line("}")
+	if e := k.expected(); e != nil {
+		if line, err := json.Marshal(e); err == nil { // plain numbers and strings
+			p.line("%s%s", expectedLine, line)
+		}
+	}
 	return p.sb.String()
 }
 
