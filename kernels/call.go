@@ -81,18 +81,18 @@ func (k *Kernel) spec(target Target) graph.CustomCallSpec {
 	var in, out []string
 	for _, d := range k.grid {
 		if d.dynamic {
-			in = append(in, layout(0))
+			in = append(in, RowMajor(0))
 		}
 	}
 	for _, r := range k.refs[prefetched] {
-		in = append(in, layout(len(r.typ.Shape)))
+		in = append(in, RowMajor(len(r.typ.Shape)))
 	}
 	for _, r := range k.refs[input] {
-		in = append(in, layout(len(r.typ.Shape)))
+		in = append(in, RowMajor(len(r.typ.Shape)))
 	}
 	var results []graph.Type
 	for _, r := range k.refs[output] {
-		out, results = append(out, layout(len(r.typ.Shape))), append(results, r.typ)
+		out, results = append(out, RowMajor(len(r.typ.Shape))), append(results, r.typ)
 	}
 	return graph.CustomCallSpec{
 		Target: "tpu_custom_call", Results: results, Config: string(config), APIVersion: 1, OnDevice: true,
@@ -105,8 +105,8 @@ func (k *Kernel) spec(target Target) graph.CustomCallSpec {
 	}
 }
 
-// layout is the row-major one of an array.
-func layout(rank int) string {
+// RowMajor is the row-major layout of an array, as custom calls state it.
+func RowMajor(rank int) string {
 	if rank == 0 {
 		return "dense<> : tensor<0xindex>"
 	}

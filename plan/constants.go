@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"titan/mesh"
+	"titan/pjrt/llo"
 )
 
 // The constants of the model of time. They are the same for all recipes and all
@@ -39,6 +40,14 @@ const (
 	// for large contractions; the second is fitted (as iciEfficiency).
 	matmulEfficiency, memoryEfficiency = 0.91, 0.5
 )
+
+// cores are how long an instruction of a matrix unit and its result take on each
+// chip, in cycles, as the compiler's own simulation of its code has it (libtpu
+// 0.0.52, flag xla_jf_dump_static_llo_profile_to); v4 as v5p.
+var cores = map[string]llo.Core{
+	"v4": {Interval: 16, Latency: 100}, "v5e": {Interval: 16, Latency: 100}, "v5p": {Interval: 16, Latency: 100},
+	"v6e": {Interval: 8, Latency: 187}, "tpu7x": {Interval: 8, Latency: 200},
+}
 
 // matrixFlops are the operations of a device's matrix units in a cycle: of each
 // 128×128 unit (v6e and later 256×256) two for each cell.

@@ -1,11 +1,101 @@
 package plan
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 
 	"titan/kernels"
+	"titan/pjrt/hlo"
 	"titan/pjrt/llo"
 )
+
+// KernelCalls are the calls of a tile kernel with operands of the same shapes.
+type KernelCalls struct {
+	Name  string `json:"name"`
+	Count int64  `json:"count"`
+	// Seconds is what a call takes, of which it waits Waits for blocks to be copied.
+	Seconds float64 `json:"seconds"`
+	Waits   float64 `json:"waiting_seconds"`
+	// Flops is the arithmetic of a call, Peak the part of its time that this takes at
+	// the peak of the matrix units.
+	Flops float64 `json:"flops"`
+	Peak  float64 `json:"of_peak"`
+	// Bundles is the size of its code; 0 where that is not known and the time is a
+	// roofline.
+	Bundles int `json:"bundles,omitempty"`
+}
+
+// kernel prices a tile kernel: by its code, else by what its author says it computes
+// and moves.
+func (w *walker) kernel(b *block, i *hlo.Instruction) float64 {
+	name := i.KernelName()
+	cost, _ := i.KernelCost()
+	bytes := cost.Bytes
+	if bytes == 0 {
+		bytes = w.traffic.bytes(i)
+	}
+	w.out.flops[kernelPart(name)] += cost.Flops * b.times
+	w.out.memory += bytes * b.times
+	t, bundles := w.byCode(i)
+	if bundles == 0 {
+		efficiency := kernelOther
+		if kernelPart(name) == Attention {
+			efficiency = kernelAttention
+		}
+		t.seconds = max(cost.Flops/w.machine.peak/efficiency, bytes/w.machine.hbm)
+	} else {
+		w.out.byCode += t.seconds * b.times
+	}
+	w.out.kernels += t.seconds * b.times
+	key := fmt.Sprintf("%s %g %g", name, t.seconds, cost.Flops)
+	n := w.out.calls[key]
+	if n == nil {
+		n = &KernelCalls{Name: name, Seconds: t.seconds, Waits: t.waits, Flops: cost.Flops, Bundles: bundles}
+		if t.seconds > 0 {
+			n.Peak = cost.Flops / w.machine.peak / t.seconds
+		}
+		w.out.calls[key] = n
+	}
+	n.Count += int64(math.Round(b.times))
+	return t.seconds
+}
+
+// byCode prices a kernel by its code; that has no bundles where it is not known.
+func (w *walker) byCode(i *hlo.Instruction) (callTime, int) {
+	g, ok := w.code[i]
+	if !ok {
+		return callTime{}, 0
+	}
+	e, ok, err := kernels.ExpectedOf(i.KernelCode())
+	if err == nil && !ok {
+		err = errors.New("its author does not say how often its code runs")
+	}
+	var t callTime
+	if err == nil {
+		t, err = w.machine.callTime(g, e)
+	}
+	if err != nil {
+		w.out.unpriced[i.KernelName()+": "+err.Error()] = true
+		return callTime{}, 0
+	}
+	return t, g.Bundles
+}
+
+// kernelCalls lists them, those that take longest together first.
+func (t *timing) kernelCalls() []KernelCalls {
+	var out []KernelCalls
+	for _, key := range slices.Sorted(maps.Keys(t.calls)) {
+		out = append(out, *t.calls[key])
+	}
+	slices.SortStableFunc(out, func(a, b KernelCalls) int {
+		return cmp.Compare(float64(b.Count)*b.Seconds, float64(a.Count)*a.Seconds)
+	})
+	return out
+}
 
 // callTime is what one call of a tile kernel is expected to take, in seconds.
 type callTime struct {
@@ -51,7 +141,7 @@ func (m machine) callTime(g llo.Grid, e kernels.Expected) (callTime, error) {
 // that the compiler has made without a jump. Both are in the order of the code.
 func match(branches []llo.Branch, ifs []kernels.Conditional) ([]int, error) {
 	alike := func(b, c int) bool {
-		return branches[b].Depth == ifs[c].Depth && (branches[b].Matrix > 0) == ifs[c].Dot
+		return branches[b].Depth == ifs[c].Depth && branches[b].Dot == ifs[c].Dot
 	}
 	// most[b][c] is how many branches from b on can be found among conditionals from
 	// c on.

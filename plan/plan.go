@@ -23,6 +23,7 @@ import (
 	"titan/pjrt"
 	"titan/pjrt/compilecache"
 	"titan/pjrt/hlo"
+	"titan/pjrt/llo"
 	"titan/train"
 )
 
@@ -41,6 +42,9 @@ type Options struct {
 	Cache *compilecache.Cache
 	// Plugin is the path of the compiler for TPU.
 	Plugin string
+	// Child is a command that calls [CompileKernel], with which the code of tile
+	// kernels is looked at; without it they are priced by rooflines.
+	Child []string
 	// Log hears what is about to be done, if not nil.
 	Log func(format string, args ...any)
 }
@@ -95,9 +99,11 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 		return nil, fmt.Errorf("plan: the compiled step: %w", err)
 	}
 	out.Memory.compiled(ahead.Memory, s, m)
-	if err := out.predict(s, m, o.Quick); err != nil {
+	code, problems := kernelCode(ctx, o, s.topology.Kind, m)
+	if err := out.predict(s, m, o.Quick, code); err != nil {
 		return nil, err
 	}
+	out.Prediction.Unpriced = append(out.Prediction.Unpriced, problems...)
 	return out, nil
 }
 
@@ -206,13 +212,13 @@ func (s *traced) report(o Options) *Report {
 }
 
 // predict fills in the time of the step.
-func (r *Report) predict(s *traced, m *hlo.Module, quick bool) error {
+func (r *Report) predict(s *traced, m *hlo.Module, quick bool, code map[*hlo.Instruction]llo.Grid) error {
 	stages := s.step.Plan.Stages().Devices()
 	bubble := 0.0
 	if stages > 1 {
 		bubble = parallel.Bubble(stages, s.options.Passes)
 	}
-	p, err := Predict(m, PredictOptions{Kind: s.topology.Kind, Mesh: s.mesh, Quick: quick, Bubble: bubble, Experts: s.options.Model.MoE != nil})
+	p, err := Predict(m, PredictOptions{Kind: s.topology.Kind, Mesh: s.mesh, Quick: quick, Bubble: bubble, Experts: s.options.Model.MoE != nil, Code: code})
 	if err != nil {
 		return err
 	}

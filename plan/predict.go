@@ -1,11 +1,13 @@
 package plan
 
 import (
+	"maps"
 	"math"
 	"slices"
 
 	"titan/mesh"
 	"titan/pjrt/hlo"
+	"titan/pjrt/llo"
 )
 
 // Prediction is how fast a step is expected to be.
@@ -28,6 +30,10 @@ type Prediction struct {
 	// without; Kernels that of tile kernels.
 	Estimated float64 `json:"estimated_seconds"`
 	Kernels   float64 `json:"kernel_seconds"`
+	// TileKernels are the kernels, those that take longest first; Unpriced says of
+	// which the code is not known, and why.
+	TileKernels []KernelCalls `json:"tile_kernels,omitempty"`
+	Unpriced    []string      `json:"unpriced_kernels,omitempty"`
 	// HostBytes go between a device and its host's memory.
 	HostBytes float64 `json:"host_bytes"`
 	// GuessedLoops are loops whose number of turns is not in the program.
@@ -57,6 +63,9 @@ type PredictOptions struct {
 	Bubble float64
 	// Experts says that the model has experts, which are harder to predict.
 	Experts bool
+	// Code is the scheduled code of tile kernels, by their calls; those that are not
+	// in it are priced by rooflines.
+	Code map[*hlo.Instruction]llo.Grid
 }
 
 // Predict walks a scheduled program and adds up what a step takes: what the
@@ -73,6 +82,7 @@ func Predict(m *hlo.Module, o PredictOptions) (*Prediction, error) {
 		basis = Roofline
 	}
 	w := newWalker(m, mc, basis, newGroups(o.Mesh).of)
+	w.code = o.Code
 	if m.Entry != nil {
 		w.run(m.Entry, 1, 1)
 	}
@@ -95,6 +105,7 @@ func Predict(m *hlo.Module, o PredictOptions) (*Prediction, error) {
 		p.Transfers = append(p.Transfers, *t.transfers[key])
 	}
 	slices.SortStableFunc(p.Transfers, func(a, b Transfer) int { return sign(b.Wire - a.Wire) })
+	p.TileKernels, p.Unpriced = t.kernelCalls(), slices.Sorted(maps.Keys(t.unpriced))
 	p.spread(t, o)
 	if p.Timeline = w.line; p.Timeline != nil {
 		p.Timeline.outline(0)
@@ -108,7 +119,8 @@ const (
 	errorCycles   = 0.10 // dense models, by cycles
 	errorRoofline = 0.15 // dense models, by rooflines
 	errorExperts  = 0.30
-	errorKernels  = 0.30 // of the time of tile kernels
+	errorKernels  = 0.30 // of the time of tile kernels by rooflines
+	errorCode     = 0.20 // of the time of tile kernels by their code
 	errorHost     = 0.50 // of the time waiting for memory
 	errorLoops    = 0.25 // with loops of unknown length
 )
@@ -122,7 +134,8 @@ func (p *Prediction) spread(t *timing, o PredictOptions) {
 	case o.Quick:
 		base = errorRoofline
 	}
-	e := math.Hypot(base*p.Seconds, errorKernels*t.kernels)
+	e := math.Hypot(base*p.Seconds, errorKernels*(t.kernels-t.byCode))
+	e = math.Hypot(e, errorCode*t.byCode)
 	e = math.Hypot(e, errorHost*t.parts[Transfers])
 	if len(t.loops) > 0 {
 		e = math.Hypot(e, errorLoops*t.parts[Attention])

@@ -18,9 +18,7 @@ const maxCycles = 1 << 60
 func (w *walker) time(i *hlo.Instruction, b *block) float64 {
 	m := w.machine
 	if i.CustomCallTarget == hlo.TileKernel {
-		d := w.kernel(b, i)
-		w.out.kernels += d * b.times
-		return d
+		return w.kernel(b, i)
 	}
 	if free[i.CustomCallTarget] {
 		return 0
@@ -40,20 +38,4 @@ func (w *walker) time(i *hlo.Instruction, b *block) float64 {
 	}
 	w.out.estimated += d * b.times
 	return d
-}
-
-// kernel prices a tile kernel by what its author says it computes and moves.
-func (w *walker) kernel(b *block, i *hlo.Instruction) float64 {
-	efficiency := kernelOther
-	if kernelPart(i.KernelName()) == Attention {
-		efficiency = kernelAttention
-	}
-	cost, _ := i.KernelCost()
-	bytes := cost.Bytes
-	if bytes == 0 {
-		bytes = w.traffic.bytes(i)
-	}
-	w.out.flops[kernelPart(i.KernelName())] += cost.Flops * b.times
-	w.out.memory += bytes * b.times
-	return max(cost.Flops/w.machine.peak/efficiency, bytes/w.machine.hbm)
 }

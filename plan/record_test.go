@@ -91,7 +91,7 @@ func TestPredictionsOfRecordedPrograms(t *testing.T) {
 			m := program(t, c.name, s, c.quick)
 			r := s.report(Options{Quick: c.quick})
 			r.Memory.Largest = largestValues(m)
-			require.NoError(t, r.predict(s, m, c.quick))
+			require.NoError(t, r.predict(s, m, c.quick, nil))
 			sum := 0.0
 			for _, p := range r.Prediction.Parts {
 				sum += p.Seconds

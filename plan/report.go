@@ -198,6 +198,10 @@ func (r *Report) speed() string {
 		fmt.Fprintf(w, "          %s\t%s\t%.1f%%\t\n", s.Name, seconds(s.Seconds), 100*s.Seconds/p.Seconds)
 	}
 	_ = w.Flush()
+	b.WriteString(kernelTable(p.TileKernels))
+	for _, u := range p.Unpriced {
+		line("note", "a roofline is the price of the tile kernel %s", u)
+	}
 	line("limit", "%s", r.Limit)
 	if r.Hint != "" {
 		line("hint", "%s", r.Hint)
@@ -205,6 +209,26 @@ func (r *Report) speed() string {
 	if n := len(p.GuessedLoops); n > 0 {
 		line("note", "%d loops turn as often as their data says; half of the turns of the loop around them is assumed, as causal attention has", n)
 	}
+	return b.String()
+}
+
+// kernelTable lists tile kernels.
+func kernelTable(calls []KernelCalls) string {
+	if len(calls) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-10stile kernels:\n", "kernels")
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "          kernel\tcalls\ta call\twaiting\tof peak\tpriced by\n")
+	for _, k := range calls {
+		by := "a roofline"
+		if k.Bundles > 0 {
+			by = thousands(int64(k.Bundles)) + " bundles of code"
+		}
+		fmt.Fprintf(w, "          %s\t%s\t%s\t%s\t%.0f%%\t%s\n", k.Name, thousands(k.Count), seconds(k.Seconds), seconds(k.Waits), 100*k.Peak, by)
+	}
+	_ = w.Flush()
 	return b.String()
 }
 

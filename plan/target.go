@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"os"
 
 	"titan/mesh"
@@ -19,11 +20,19 @@ type topology struct {
 // openTopology opens the compiler at path for a topology, and checks that it knows
 // the same devices as we do.
 func openTopology(path string, t mesh.Topology) (*topology, error) {
+	return openTopologyWith(path, t, nil)
+}
+
+// openTopologyWith sets further variables in the environment of the compiler, if
+// this process has not loaded it before.
+func openTopologyWith(path string, t mesh.Topology, more map[string]string) (*topology, error) {
+	env := maps.Clone(plugins.CompileOnlyEnv("tpu"))
+	maps.Copy(env, more)
 	// The compiler logs to the terminal otherwise; what matters comes back as errors.
 	if os.Getenv("TF_CPP_MIN_LOG_LEVEL") == "" {
 		_ = os.Setenv("TF_CPP_MIN_LOG_LEVEL", "3")
 	}
-	plugin, err := pjrt.OpenWith(path, pjrt.OpenOptions{Env: plugins.CompileOnlyEnv("tpu")})
+	plugin, err := pjrt.OpenWith(path, pjrt.OpenOptions{Env: env})
 	if err != nil {
 		return nil, err
 	}

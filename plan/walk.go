@@ -6,6 +6,7 @@ import (
 
 	"titan/mesh"
 	"titan/pjrt/hlo"
+	"titan/pjrt/llo"
 )
 
 // Basis is what the time of instructions is taken from.
@@ -44,6 +45,7 @@ type walker struct {
 	routes  func(op *hlo.Instruction) (axes []string, r mesh.Route)
 
 	begins, whole, ends map[*hlo.Instruction][]hlo.Collective
+	code                map[*hlo.Instruction]llo.Grid
 	traffic             *traffic
 	out                 *timing
 	line                *Timeline // of the block that was walked last
@@ -56,10 +58,17 @@ type timing struct {
 	order     []string
 	flops     [numParts]float64 // arithmetic of contractions
 	kernels   float64           // seconds of tile kernels
-	estimated float64           // seconds of instructions without cycles
+	byCode    float64           // of these, of those priced by their code
+	calls     map[string]*KernelCalls
+	unpriced  map[string]bool // kernels that have code and no price by it, and why
+	estimated float64         // seconds of instructions without cycles
 	loops     []string
 	hostBytes float64
 	memory    float64 // bytes to and from the device's memory
+}
+
+func newTiming() *timing {
+	return &timing{transfers: map[string]*Transfer{}, calls: map[string]*KernelCalls{}, unpriced: map[string]bool{}}
 }
 
 func (t timing) seconds() float64 { return sum(t.parts[:]) }
@@ -73,7 +82,7 @@ func sum(xs []float64) float64 {
 }
 
 func newWalker(m *hlo.Module, mc machine, basis Basis, routes func(*hlo.Instruction) ([]string, mesh.Route)) *walker {
-	w := &walker{machine: mc, basis: basis, routes: routes, traffic: newTraffic(), out: &timing{transfers: map[string]*Transfer{}},
+	w := &walker{machine: mc, basis: basis, routes: routes, traffic: newTraffic(), out: newTiming(),
 		begins: map[*hlo.Instruction][]hlo.Collective{}, whole: map[*hlo.Instruction][]hlo.Collective{}, ends: map[*hlo.Instruction][]hlo.Collective{}}
 	for _, c := range m.Collectives() {
 		if c.Done == nil {
@@ -227,7 +236,7 @@ func (w *walker) branches(b *block, i *hlo.Instruction) {
 	var longest *hlo.Computation
 	most, real := -1.0, w.out
 	for _, c := range i.Called {
-		w.out = &timing{transfers: map[string]*Transfer{}}
+		w.out = newTiming()
 		if d := w.run(c, b.times, b.trips); d > most {
 			longest, most = c, d
 		}

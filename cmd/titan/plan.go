@@ -67,7 +67,18 @@ code 1, one on the command line 2.`,
 	c.Flags().StringVar(&flags.json, "json", "", "write the report as JSON to this `file`, too; - for the standard output, alone")
 	c.Flags().StringVar(&flags.html, "html", "", "write the report as a page to this `file`, too")
 	c.Flags().BoolVar(&flags.list, "list-topologies", false, "list the topologies that can be planned for, and leave")
+	c.AddCommand(newPlanKernel())
 	return c
+}
+
+// newPlanKernel is what titan plan starts to look at the code of a tile kernel.
+func newPlanKernel() *cobra.Command {
+	return &cobra.Command{
+		Use: "kernel", Hidden: true, Args: exactly(0, "a job on the standard input"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return plan.CompileKernel(c.InOrStdin(), c.OutOrStdout())
+		},
+	}
 }
 
 // setEffort sets how hard the compiler tries.
@@ -114,6 +125,9 @@ func runPlan(c *cobra.Command, flags *planFlags) error {
 	}
 	if o.Plugin, err = plugins.Find("tpu"); err != nil {
 		return err
+	}
+	if self, err := os.Executable(); err == nil {
+		o.Child = []string{self, "plan", "kernel"}
 	}
 	if flags.again {
 		o.Cache = nil

@@ -124,3 +124,30 @@ func (c *Cache) described(out *Outcome) *Ahead {
 	}
 	return nil
 }
+
+// Remember returns what was worked out of a program for a topology, by make, and
+// stored; what names it. As for Compile, the cache never makes it fail.
+func (c *Cache) Remember(t *pjrt.Topology, code []byte, o pjrt.CompileOptions, what string, make func() ([]byte, error)) ([]byte, error) {
+	if c.dir == "" {
+		return make()
+	}
+	to := target{plugin: t.Plugin(), platform: t.Platform(), version: t.PlatformVersion(), devices: t.Devices()}
+	key, err := c.keyFor(to, code, o)
+	if err != nil {
+		return make()
+	}
+	sum := sha256.Sum256([]byte(what + " of " + key))
+	key = hex.EncodeToString(sum[:])
+	if _, known, err := readEntry(c.file(key), key); err == nil {
+		return known, nil
+	}
+	out, err := make()
+	if err != nil {
+		return nil, err
+	}
+	head := header{Key: key, Name: what, Platform: to.platform, Plugin: to.plugin.Path(), Created: time.Now().UTC().Truncate(time.Second)}
+	if data, err := encodeEntry(head, out); err == nil && c.write(c.file(key), data) == nil {
+		_ = c.evict(key)
+	}
+	return out, nil
+}

@@ -1,9 +1,9 @@
 package hlo
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"strings"
 )
 
 // KernelCost is what the author of a tile kernel says that one call costs.
@@ -50,23 +50,33 @@ func (i *Instruction) KernelName() string {
 	if i.CustomCallTarget != TileKernel {
 		return ""
 	}
+	code := i.KernelCode()
+	// The kernel is the first function; those behind it say where its blocks lie.
+	if _, after, ok := strings.Cut(code, `sym_name = "`); ok {
+		if name, _, ok := strings.Cut(after, `"`); ok {
+			return name
+		}
+	}
+	return i.Name
+}
+
+// KernelCode returns the code of the tile kernel that a custom call calls, text or
+// not; "" for other instructions.
+func (i *Instruction) KernelCode() string {
+	if i.CustomCallTarget != TileKernel {
+		return ""
+	}
 	var c struct {
 		Call struct {
 			Body string `json:"body"`
 		} `json:"custom_call_config"`
 	}
 	if json.Unmarshal(i.BackendConfig, &c) != nil {
-		return i.Name
+		return ""
 	}
 	code, err := base64.StdEncoding.DecodeString(c.Call.Body)
 	if err != nil {
-		return i.Name
+		return ""
 	}
-	// The kernel is the first function; those behind it say where its blocks lie.
-	if _, after, ok := bytes.Cut(code, []byte(`sym_name = "`)); ok {
-		if name, _, ok := bytes.Cut(after, []byte{'"'}); ok {
-			return string(name)
-		}
-	}
-	return i.Name
+	return string(code)
 }
