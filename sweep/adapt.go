@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"titan/configs"
+	"titan/internal/figures"
 	"titan/metrics"
 	"titan/parallel"
 )
@@ -147,9 +148,9 @@ func (s Spec) adapt(base *configs.Recipe, d degrees, at size) (set []string, how
 	if !d.varied[keyShard] {
 		set = append(set, fmt.Sprintf("%s=%d", keyShard, shard))
 	}
-	how = fmt.Sprintf("%d × %d devices with the parameters", copies, shard)
+	how = fmt.Sprintf("%d copies of the parameters over %s each", copies, figures.Count(shard, "device"))
 	if copies == 1 {
-		how = fmt.Sprintf("one copy of the parameters over %d devices", shard)
+		how = "one copy of the parameters over " + figures.Count(shard, "device")
 	}
 	batch, says, err := s.batch(base, d, copies*shard)
 	if err != nil {
@@ -179,7 +180,10 @@ func (d degrees) share(base *configs.Recipe, n, slices int) (copies, shard int, 
 			return n / shard, shard, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("%d devices for sequences cannot be shared out: a copy of the parameters has to lie inside one of the %d slices and be a multiple of expert_parallel_degree (%d)", n, slices, d.Expert)
+	if n%d.Expert != 0 {
+		return 0, 0, fmt.Errorf("expert_parallel_degree is %d and does not divide the %d devices that sequences are spread over", d.Expert, n)
+	}
+	return 0, 0, fmt.Errorf("the %d devices that sequences are spread over do not divide into copies of the parameters that each lie inside one of %d slices and are a multiple of expert_parallel_degree (%d)", n, slices, d.Expert)
 }
 
 // batch returns the keys of the batch where sequences go to so many devices.
@@ -209,16 +213,16 @@ func (s Spec) batch(base *configs.Recipe, d degrees, devices int) (set []string,
 		if local != d.local {
 			set = append(set, fmt.Sprintf("%s=%d", keyLocalBatch, local))
 		}
-		return set, fmt.Sprintf("%d sequences a step as in the recipe, %s a device", total, passesOf(passes, local)), nil
+		return set, fmt.Sprintf("%s a step as in the recipe, %s a device", figures.Count(total, "sequence"), passesOf(passes, local)), nil
 	}
 	return nil, "", nil
 }
 
 func passesOf(passes, local int) string {
 	if passes == 1 {
-		return fmt.Sprintf("one pass of %d sequences", local)
+		return "one pass of " + figures.Count(local, "sequence")
 	}
-	return fmt.Sprintf("%d passes of %d sequences", passes, local)
+	return fmt.Sprintf("%d passes of %s", passes, figures.Count(local, "sequence"))
 }
 
 // passes returns how many passes a step of the recipe has on its own machines.

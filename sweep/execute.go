@@ -83,9 +83,9 @@ func (s *Sweep) toTry(p *Point) bool { return !p.Done() && p.Source != Extrapola
 func (p *Point) what() string {
 	on := p.Topology
 	if on == "" {
-		on = fmt.Sprintf("%d devices", p.Devices)
+		on = figures.Count(p.Devices, "device")
 	}
-	parts := []string{on, p.MeshString(), fmt.Sprintf("%s sequences a step", figures.Thousands(float64(p.GlobalBatch)))}
+	parts := []string{on, p.MeshString(), figures.Count(p.GlobalBatch, "sequence") + " a step"}
 	if v := p.ValuesString(); v != "" {
 		parts = append(parts, v)
 	}

@@ -37,6 +37,7 @@ func (s *Sweep) extrapolate() {
 		if p.Failure != TimedOut {
 			p.Failure, p.Error = NotFailed, ""
 		}
+		p.From = nil
 		p.Error, _, _ = strings.Cut(p.Error, notExtrapolated) // of an earlier attempt
 		if err := s.extrapolateOne(p); err != nil {
 			p.Status, p.Rule, p.Error = Failed, "", strings.TrimPrefix(p.Error+notExtrapolated, "; ")+err.Error()

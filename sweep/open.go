@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Open reads the sweep in a folder, or its file. A file that is cut off or damaged
@@ -54,7 +55,7 @@ func decode(text []byte) (*Sweep, []string, error) {
 			break
 		}
 		var whole bool
-		if key == "points" {
+		if strings.EqualFold(key, "points") {
 			whole = s.decodePoints(d, warn)
 		} else {
 			whole = s.decodeField(d, key, warn)
@@ -92,12 +93,28 @@ func (s *Sweep) decodeField(d *json.Decoder, key string, warn func(string, ...an
 	}
 	object, err := json.Marshal(map[string]json.RawMessage{key: value})
 	if err == nil {
-		err = json.Unmarshal(object, s)
+		err = lenient(object, s, func(unknown string) { warn("%s is not known and left out", unknown) })
 	}
 	if err != nil {
 		warn("%q cannot be read: %v", key, err)
 	}
 	return true
+}
+
+// lenient decodes a JSON value. Fields that are not known, which damage may have
+// renamed, are told and left out.
+func lenient(text []byte, to any, unknown func(string)) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(to)
+	if err == nil {
+		return nil
+	}
+	if field, ok := strings.CutPrefix(err.Error(), "json: unknown "); ok {
+		unknown(field)
+		return json.Unmarshal(text, to)
+	}
+	return err
 }
 
 // decodePoints reads the points, as decodeField does a field.
@@ -116,16 +133,20 @@ func (s *Sweep) decodePoints(d *json.Decoder, warn func(string, ...any)) bool {
 	}
 	seen := map[string]bool{}
 	for n := 1; d.More(); n++ {
-		var p Point
-		err := d.Decode(&p)
-		var kind *json.UnmarshalTypeError
-		switch {
-		case errors.As(err, &kind): // the decoder is behind the value
-			warn("point %d has a %s for %s; it is left out", n, kind.Value, kind.Field)
-			continue
-		case err != nil:
+		var text json.RawMessage
+		if err := d.Decode(&text); err != nil {
 			warn("%s, in point %d; it and the rest are lost", damage(d, err), n)
 			return false
+		}
+		var p Point
+		if err := lenient(text, &p, func(unknown string) { warn("point %d: %s is not known and left out", n, unknown) }); err != nil {
+			var kind *json.UnmarshalTypeError
+			if errors.As(err, &kind) {
+				warn("point %d has a %s for %s; it is left out", n, kind.Value, kind.Field)
+			} else {
+				warn("point %d cannot be read (%v); it is left out", n, err)
+			}
+			continue
 		}
 		if why := p.implausible(); why != "" || seen[p.ID] {
 			if why == "" {

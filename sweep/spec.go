@@ -84,7 +84,10 @@ func New(spec Spec) (*Sweep, error) {
 			p := spec.point(base, values, at)
 			p.ID = s.freeID(p.name())
 			if other := s.same(&p); other != "" && p.Status == Pending {
-				p.Status, p.Error = Impossible, fmt.Sprintf("the same as %s: pods offer no other number of chips in between", other)
+				p.Status, p.Error = Impossible, "is the same as "+other
+				if p.Asked > 0 {
+					p.Error = fmt.Sprintf("%d chips cannot be had; the next fewer, %d, are those of %s", p.Asked, p.Chips, other)
+				}
 			}
 			possible = possible || p.Status != Impossible
 			s.Points = append(s.Points, p)
@@ -135,7 +138,7 @@ func (p *Point) name() string {
 	case p.Asked > 0:
 		parts = append(parts, fmt.Sprintf("chips-%d", p.Asked))
 	case p.Chips > 0 && p.Topology != "":
-		parts = append(parts, strings.NewReplacer(":", "-", "*", "x-slices-").Replace(p.Topology))
+		parts = append(parts, strings.NewReplacer(":", "-", "*", "-by-").Replace(p.Topology))
 	case p.Devices > 0:
 		parts = append(parts, fmt.Sprintf("devices-%d", p.Devices))
 	}

@@ -159,10 +159,10 @@ func (s *Sweep) table(published []*Series) table {
 		}
 		t.rows = append(t.rows, row)
 		switch {
-		case p.Error != "":
-			t.notes = append(t.notes, fmt.Sprintf("%s: %s: %s", p.ID, p.label(), p.Error))
 		case p.Rule != "":
-			t.notes = append(t.notes, fmt.Sprintf("%s: %s: %s", p.ID, p.label(), p.Rule))
+			t.notes = append(t.notes, fmt.Sprintf("%s: %s: %s", p.ID, p.label(), strings.TrimPrefix(p.Error+"; "+p.Rule, "; ")))
+		case p.Error != "":
+			t.notes = append(t.notes, fmt.Sprintf("%s: %s", p.ID, p.Error))
 		}
 	}
 	for _, series := range published {

@@ -41,3 +41,11 @@ func Duration(d time.Duration) string {
 	}
 	return d.Round(10 * time.Millisecond).String()
 }
+
+// Count writes how many there are of something: "1 device", "2,048 devices".
+func Count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return Thousands(float64(n)) + " " + noun
+}

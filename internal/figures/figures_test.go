@@ -16,5 +16,7 @@ func TestFigures(t *testing.T) {
 	}
 	require.Equal(t, "1.50 GiB", GiB(3<<29))
 	require.Equal(t, "1.23s", Duration(1234567*time.Microsecond))
+	require.Equal(t, "1 device", Count(1, "device"))
+	require.Equal(t, "2,048 devices", Count(2048, "device"))
 	require.Equal(t, "1m2s", Duration(62123*time.Millisecond))
 }
