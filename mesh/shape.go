@@ -67,6 +67,8 @@ func checkShape(c Chip, shape []int) error {
 	case len(shape) != c.Dims:
 		return fmt.Errorf("mesh: topology %s has %d dimensions, a %s slice has %d; the nearest valid shape is %s",
 			name, len(shape), c.Kind, c.Dims, near)
+	case chips > maxDevices: // as slices they were refused as well
+		return fmt.Errorf("mesh: topology %s is %.0f chips, the largest %s slice has %d; the nearest valid shape is %s", name, chips, c.Kind, c.MaxChips, near)
 	case chips > float64(c.MaxChips):
 		return fmt.Errorf("mesh: topology %s is %.0f chips, the largest %s slice has %d; the nearest valid shape is %s, as many chips are %.0f slices of it (%s*%.0f)",
 			name, chips, c.Kind, c.MaxChips, near, several, near, several)

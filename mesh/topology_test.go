@@ -87,6 +87,9 @@ func TestParseTopologyRefuses(t *testing.T) {
 			require.ErrorContains(t, err, w, c.in)
 		}
 	}
+	_, err := ParseTopology("v5e:99999999999x2")
+	require.ErrorContains(t, err, "nearest valid shape is v5e:16x16")
+	require.NotContains(t, err.Error(), "slices of it", "so many are refused as well")
 }
 
 func TestTopologyValidate(t *testing.T) {

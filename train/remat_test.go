@@ -67,6 +67,9 @@ func TestFitStep(t *testing.T) {
 	require.GreaterOrEqual(t, len(trials), 6, "there is something to choose from")
 
 	for i, x := range trials {
+		if !long && i%3 == 2 {
+			continue // each is built a dozen times
+		}
 		f, p := fit(x.Estimate, 1, 0)
 		require.Equal(t, x.Policy, f.Chosen.Policy)
 		require.Len(t, p.asked, 1, "estimates that are right are believed")

@@ -112,7 +112,7 @@ func runPlan(c *cobra.Command, flags *planFlags) error {
 	}
 	if flags.topology != "" {
 		if _, err := mesh.ParseTopology(flags.topology); err != nil {
-			return err
+			return fmt.Errorf("--topology: %s", strings.TrimPrefix(err.Error(), "mesh: "))
 		}
 	}
 	o := plan.Options{Cache: compilecache.OpenDefault(), Log: func(format string, args ...any) { fmt.Fprintf(c.ErrOrStderr(), format+"\n", args...) }}

@@ -21,7 +21,7 @@ func TestPlanMistakes(t *testing.T) {
 		{[]string{"plan", "--config", "llama3_8b", "--effort", "O3"}, 2, `--effort "O3" is not known: there are O1, O2, default, quick`},
 		{[]string{"plan", "--config", "llama3_8b", "--quick", "--effort", "O1"}, 2, "--quick is --effort quick"},
 		{[]string{"plan", "x"}, 2, "no arguments"},
-		{[]string{"plan", "--config", "llama3_8b", "--topology", "v5e:3x3"}, 1, "titan: mesh: v5e slices do not come as v5e:3x3; the nearest valid shape is v5e:2x4\n"},
+		{[]string{"plan", "--config", "llama3_8b", "--topology", "v5e:3x3"}, 1, "titan: --topology: v5e slices do not come as v5e:3x3; the nearest valid shape is v5e:2x4\n"},
 		{[]string{"plan", "--config", "llama3_8b", "--topology", "v5:2x4"}, 1, "unknown TPU kind \"v5\""},
 		{[]string{"plan", "--config", "llama3_70b", "--topology", "v5e:4x4"}, 1, "parameters and optimizer state alone take"},
 		{[]string{"plan", "--config", "llama4"}, 1, "llama4"},
