@@ -112,7 +112,7 @@ var tableCases = []tableCase{
 	// context parallel
 	{parityCase: parityCase{mesh: "cp=8"}, remat: "op", long: true},
 	{parityCase: parityCase{mesh: "dp_shard=2 cp=4"}},
-	{parityCase: parityCase{mesh: "dp_shard=2 cp=4", change: gatherKeys}},
+	{parityCase: parityCase{mesh: "dp_shard=2 cp=4", change: gatherKeys}, long: true},
 	{parityCase: parityCase{mesh: "dp_replicate=2 cp=2 tp=2"}, remat: "none", long: true},
 	// expert parallel
 	{parityCase: parityCase{mesh: "dp_shard=4", moe: true}},

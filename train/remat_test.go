@@ -160,14 +160,17 @@ func rematCases() (cases []parityCase) {
 		}
 	}
 	all := keep(decoder.SavedNames()...)
-	return []parityCase{
+	cases = []parityCase{
 		{mesh: "dp_shard=2 cp=2 tp=2", packed: true, change: all},
-		{mesh: "dp_shard=2 cp=2 tp=2", packed: true, change: keep(decoder.NameAttnOut, decoder.NameGate)},
 		{mesh: "dp_shard=2 ep=2", moe: true, change: all},
-		{mesh: "dp_shard=2", moe: true, change: all},
 		{mesh: "dp_shard=2 ep=2", moe: true, change: with(all)},
 		{mesh: "dp_shard=2", moe: true, change: with(keep(decoder.NameUp, decoder.NameExpertOut))},
 	}
+	if long {
+		cases = append(cases, parityCase{mesh: "dp_shard=2 cp=2 tp=2", packed: true, change: keep(decoder.NameAttnOut, decoder.NameGate)},
+			parityCase{mesh: "dp_shard=2", moe: true, change: all})
+	}
+	return cases
 }
 
 // What is kept changes nothing of what is computed.
