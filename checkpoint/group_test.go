@@ -1,9 +1,11 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -181,4 +183,83 @@ func TestGroupFaults(t *testing.T) {
 		}
 	}
 	t.Logf("%d faults", len(faults))
+}
+
+// Where there is no checkpoint every process is told so in the same way: a run
+// that may begin anew begins anew everywhere.
+func TestGroupFindsNone(t *testing.T) {
+	fs := faultfs.New()
+	load := func(step int) []error {
+		errs := make([]error, 3)
+		var wg sync.WaitGroup
+		for i, g := range LocalGroup(3) {
+			wg.Go(func() {
+				_, errs[i] = NewFolder(fs).Load(ctx, LoadOptions{Step: step, Group: g}, func(*Checkpoint) error { return nil })
+			})
+		}
+		wg.Wait()
+		return errs
+	}
+	for _, err := range load(Latest) {
+		var none *NotFoundError
+		require.ErrorAs(t, err, &none)
+		require.Equal(t, Latest, none.Step)
+	}
+	tensors := smallTensors()
+	saveAll(t, fs, 1, func() Options { return testOptions(0) }, snapshot(3, 1, smallMesh(t, 1), tensors))
+	for _, err := range load(7) {
+		var none *NotFoundError
+		require.ErrorAs(t, err, &none)
+		require.Equal(t, 7, none.Step)
+		require.Equal(t, []int{3}, none.Available)
+	}
+	for _, err := range load(3) {
+		require.NoError(t, err)
+	}
+}
+
+// Parts lists what Save asks a process for, no more and no less.
+func TestParts(t *testing.T) {
+	m := smallMesh(t, 2)
+	tensors := smallTensors()
+	asked := make([]map[Part]bool, 2)
+	snaps := make([]Snapshot, 2)
+	stores := make([]*Store, 2)
+	fs := faultfs.New()
+	for i, g := range LocalGroup(2) {
+		snaps[i] = snapshot(1, 1, m, tensors)
+		asked[i] = map[Part]bool{}
+		var mu sync.Mutex
+		shard := snaps[i].Shard
+		snaps[i].Shard = func(ctx context.Context, tensor, position int) ([]byte, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked[i][Part{tensor, position}] = true
+			return shard(ctx, tensor, position)
+		}
+		o := testOptions(0)
+		o.Group = g
+		s, err := NewStore(fs, o)
+		require.NoError(t, err)
+		defer s.Close()
+		stores[i] = s
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, 2)
+	for i := range stores {
+		wg.Go(func() { _, errs[i] = stores[i].Save(ctx, snaps[i]) })
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	for i := range stores {
+		parts, err := stores[i].Parts(&snaps[i])
+		require.NoError(t, err)
+		require.NotEmpty(t, parts)
+		require.Len(t, parts, len(asked[i]))
+		for _, p := range parts {
+			require.True(t, asked[i][p])
+			d, _ := m.Device(p.Position)
+			require.Equal(t, i, d.Process)
+		}
+	}
 }

@@ -34,7 +34,13 @@ type Loaded struct {
 type offer struct {
 	Dirs  []string `json:"dirs"`
 	Error string   `json:"error,omitempty"`
+	// None: there is no such checkpoint, but those of these steps.
+	None  bool  `json:"none,omitempty"`
+	Steps []int `json:"steps,omitempty"`
 }
+
+// maxSteps bounds how many steps an offer lists.
+const maxSteps = 100
 
 // maxOffer bounds how many checkpoints are tried.
 const maxOffer = 16
@@ -104,6 +110,9 @@ func (f *Folder) offer(ctx context.Context, o LoadOptions, key string) ([]Listed
 	if o.Group.Rank() == 0 {
 		if list, err = f.candidates(o.Step); err != nil {
 			mine.Error = truncate(err.Error())
+			if none := (*NotFoundError)(nil); errors.As(err, &none) {
+				mine.None, mine.Steps = true, none.Available[max(0, len(none.Available)-maxSteps):]
+			}
 		}
 		list = list[:min(len(list), maxOffer)]
 		for _, l := range list {
@@ -126,6 +135,9 @@ func (f *Folder) offer(ctx context.Context, o LoadOptions, key string) ([]Listed
 	var theirs offer
 	if err := json.Unmarshal(replies[0], &theirs); err != nil {
 		return nil, fmt.Errorf("checkpoint: agreeing on what to load: %w", err)
+	}
+	if theirs.None {
+		return nil, &NotFoundError{Folder: f.fs.Path("."), Step: o.Step, Available: theirs.Steps}
 	}
 	if theirs.Error != "" {
 		return nil, errors.New(theirs.Error)

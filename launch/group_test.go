@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -285,16 +287,18 @@ func TestJoinRefuses(t *testing.T) {
 	_, err = Join(ctx, identityOf(0, 2, l.Addr().String()), Options{})
 	require.ErrorContains(t, err, "process 0 must listen on the port of "+EnvCoordinator)
 	// Somebody else listens there.
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c, err := l.Accept()
-		if err == nil {
-			fmt.Fprint(c, "HTTP/1.0 404 Not Found\r\n\r\nnobody of this name")
-			c.Close()
-		}
-	}()
-	_, err = newClient(l.Addr().String())(ctx, request{Op: opWatch})
-	require.EqualError(t, err, "404 Not Found: nobody of this name")
-	<-done
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	_, err = newClient(other.Listener.Addr().String())(ctx, request{Op: opWatch})
+	require.EqualError(t, err, "404 Not Found: 404 page not found")
+	// And somebody else asks.
+	us := httptest.NewServer(newService(newTable(of(2), time.Minute)))
+	defer us.Close()
+	resp, err := http.Get(us.URL)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
+	r, err := newClient(us.Listener.Addr().String())(ctx, request{Op: opJoin, Process: 7})
+	require.NoError(t, err)
+	require.Equal(t, "there is no process 7 among 2", r.Error)
 }
