@@ -229,7 +229,7 @@ func (g *Group) watch() {
 		case g.ctx.Err() != nil:
 			return
 		case err != nil && time.Since(heard) > g.o.Silence:
-			g.lose(&Failure{Process: 0, Host: g.id.Coordinator, Silent: true,
+			g.lose(&Failure{Process: 0, Host: g.id.Coordinator, Silent: true, Passing: true,
 				Reason: fmt.Sprintf("does not answer as coordinator for %v: %v", g.o.Silence, err)})
 			return
 		case err != nil:
@@ -259,7 +259,7 @@ func (g *Group) Fail(reason error) {
 	}
 	const most = 1000 // bytes
 	text := reason.Error()
-	g.part(request{Op: opFail, Key: "failed: " + text[:min(len(text), most)]})
+	g.part(request{Op: opFail, Key: "failed: " + text[:min(len(text), most)], Passing: Passing(reason)})
 }
 
 // Leave tells the others that this process has ended well. Process 0, the
@@ -301,3 +301,11 @@ func (g *Group) leaving() bool {
 
 // errLeft is why the context of a group that was left is done.
 var errLeft = errors.New("launch: this process has left the group")
+
+// Passing reports whether an error is about who was there, not about what they
+// did: starting all processes again may help.
+func Passing(err error) bool {
+	var missing *MissingError
+	var f *Failure
+	return errors.As(err, &missing) || errors.As(err, &f) && f.Passing
+}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -162,7 +163,28 @@ func TestFail(t *testing.T) {
 	for i := range 2 {
 		require.EqualError(t, errs[i], "launch: process 2 (host-2) failed: no space left on device")
 		require.ErrorContains(t, context.Cause(groups[i].Context()), "no space left")
+		require.False(t, Passing(errs[i]))
 	}
+}
+
+// Whether starting again may help is the same for all: one that waited in vain
+// does not make its reason a mistake of others.
+func TestPassing(t *testing.T) {
+	groups := joined(t, 3, hostN)
+	_, err := groups[2].ExchangeFor(ctx, 10*time.Millisecond, "k", nil)
+	require.True(t, Passing(err), "%v", err)
+	each(3, func(i int) {
+		if i == 2 {
+			groups[2].Fail(err)
+			return
+		}
+		<-groups[i].Context().Done()
+		cause := context.Cause(groups[i].Context())
+		if !Passing(cause) || !strings.Contains(cause.Error(), "process 2 (host-2) failed: launch: waited 10ms") {
+			t.Error(cause)
+		}
+		groups[i].Fail(cause)
+	})
 }
 
 // The coordinator itself may fail.
@@ -190,6 +212,7 @@ func TestSilent(t *testing.T) {
 		var f *Failure
 		require.ErrorAs(t, context.Cause(groups[i].Context()), &f)
 		require.True(t, f.Silent)
+		require.True(t, Passing(f))
 		require.Equal(t, "launch: process 1 (host-1) was not heard of for 3s", f.Error())
 		_, err := groups[i].Exchange(ctx, "k", nil)
 		require.ErrorContains(t, err, "host-1")

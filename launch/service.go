@@ -35,6 +35,7 @@ type request struct {
 	Key     string `json:"key,omitempty"`
 	Value   []byte `json:"value,omitempty"`
 	Signal  int    `json:"signal,omitempty"`
+	Passing bool   `json:"passing,omitempty"` // as in Failure
 	Turn    int64  `json:"turn,omitempty"`
 	// Hold is how long the answer may be held back, in milliseconds.
 	Hold int64 `json:"hold,omitempty"`
@@ -153,6 +154,7 @@ func (s *service) act(q request) (r reply, more bool) {
 		t.ask(q.Process, q.Signal)
 	case opFail:
 		t.fail(q.Process, q.Key, false)
+		t.failure.Passing = t.failure.Passing || q.Passing && t.failure.Process == q.Process
 		t.leave(q.Process)
 	case opLeave:
 		t.leave(q.Process)

@@ -53,6 +53,8 @@ type Failure struct {
 	Reason  string `json:"reason"`
 	// Silent: it was not heard of any more. Otherwise it said itself that it ends.
 	Silent bool `json:"silent,omitempty"`
+	// Passing: it is about who was there, not about what they did.
+	Passing bool `json:"passing,omitempty"`
 }
 
 // Error names the process, its host and the reason.
@@ -152,7 +154,7 @@ func (t *table) check(now time.Time) {
 // fail ends the group. What ended it first counts.
 func (t *table) fail(process int, reason string, silent bool) {
 	if t.failure == nil {
-		t.failure = &Failure{Process: process, Host: t.host(process), Reason: reason, Silent: silent}
+		t.failure = &Failure{Process: process, Host: t.host(process), Reason: reason, Silent: silent, Passing: silent}
 	}
 }
 

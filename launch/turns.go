@@ -64,7 +64,7 @@ func (g *Group) agree() {
 	}
 	if err != nil && g.ctx.Err() == nil {
 		// Without the others no step can be taken, nor a checkpoint saved.
-		g.lose(&Failure{Process: g.id.Process, Host: g.o.Host, Reason: fmt.Sprintf("could not agree on the step to stop at: %v", err)})
+		g.lose(&Failure{Process: g.id.Process, Host: g.o.Host, Passing: Passing(err), Reason: fmt.Sprintf("could not agree on the step to stop at: %v", err)})
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

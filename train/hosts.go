@@ -33,9 +33,16 @@ func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 // leads reports whether this process writes the files of the run.
 func (h *hosts) leads() bool { return h.group == nil || h.group.Rank() == 0 }
 
-// identity finds out which process of a run this one is.
-func identity(platform string) (launch.Identity, error) {
-	id, err := launch.FromEnv(os.Getenv)
+// Identity finds out which process of a run on a platform this one is.
+func Identity(ctx context.Context, platform string) (launch.Identity, error) {
+	env := os.Getenv
+	if platform == "tpu" && noTPU(platform, "/dev") == "" {
+		var err error
+		if env, err = launch.WithMetadata(env, launch.Metadata(ctx, env)); err != nil {
+			return launch.Identity{}, err
+		}
+	}
+	id, err := launch.FromEnv(env)
 	if platform != "cpu" || err == nil && id.Source == launch.EnvProcesses && id.Processes > 1 {
 		if err == nil && platform == "cpu" {
 			err = fmt.Errorf("train: %s is %d, but mesh.platform is cpu, whose plugin joins no processes: unset it", launch.EnvProcesses, id.Processes)
@@ -46,9 +53,9 @@ func identity(platform string) (launch.Identity, error) {
 }
 
 // join comes together with the other processes of the run, if there are any.
-func (t *trainer) join(ctx context.Context, find func(platform string) (launch.Identity, error)) error {
+func (t *trainer) join(ctx context.Context, find func(ctx context.Context, platform string) (launch.Identity, error)) error {
 	h := &t.hosts
-	id, err := find(t.recipe.Mesh.Platform)
+	id, err := find(ctx, t.recipe.Mesh.Platform)
 	if err != nil {
 		return err
 	}
@@ -286,8 +293,8 @@ func (h *hosts) blame(err error) error {
 	}
 	select {
 	case <-h.group.Context().Done():
-		if f := (*launch.Failure)(nil); errors.As(context.Cause(h.group.Context()), &f) && f.Silent {
-			return fmt.Errorf("%w; it showed as: %w", f, err)
+		if cause := context.Cause(h.group.Context()); launch.Passing(cause) {
+			return fmt.Errorf("%w; it showed as: %w", cause, err)
 		}
 	case <-time.After(2 * maxSilence):
 	}

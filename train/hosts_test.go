@@ -2,6 +2,7 @@ package train
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -105,6 +106,18 @@ func (p *pod) execute(group *launch.Group, c *Compiled, args [][]*pjrt.Buffer) (
 	return outs, r.done, nil
 }
 
+// identities are those of n processes that meet over the loopback.
+func identities(t *testing.T, n int) []launch.Identity {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	out := make([]launch.Identity, n)
+	for i := range out {
+		out[i] = launch.Identity{Process: i, Processes: n, Slices: 1, Worker: i, Workers: n, Coordinator: l.Addr().String(), Source: launch.EnvProcesses}
+	}
+	return out
+}
+
 // ran is how a run went on one host.
 type ran struct {
 	res *Result
@@ -115,10 +128,8 @@ type ran struct {
 // run trains a recipe on the pod; each changes what the options are on a host.
 func (p *pod) run(t *testing.T, r *configs.Recipe, each func(host int, o *RunOptions)) []ran {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	at := l.Addr().String()
-	require.NoError(t, l.Close())
+	ids := identities(t, p.hosts)
+	var err error
 	p.client, err = open("cpu", "mesh.platform", r.Mesh.Devices, nil)
 	require.NoError(t, err)
 	c := p.client.Client
@@ -132,8 +143,8 @@ func (p *pod) run(t *testing.T, r *configs.Recipe, each func(host int, o *RunOpt
 		wg.Go(func() {
 			o := RunOptions{
 				Recipe: r, Version: "test", Out: &logs[i],
-				identity: func(string) (launch.Identity, error) {
-					return launch.Identity{Process: i, Processes: p.hosts, Slices: 1, Worker: i, Workers: p.hosts, Coordinator: at}, nil
+				identity: func(context.Context, string) (launch.Identity, error) {
+					return ids[i], nil
 				},
 				machine: p.machine,
 			}
@@ -301,4 +312,52 @@ func TestSignalBeforeTheFirstStepOfTwoHosts(t *testing.T) {
 		require.Zero(t, h.res.Step)
 	}
 	require.Empty(t, steps(t, r))
+}
+
+// Nobody waits for devices that wait for a host that is gone, nor for ever.
+func TestTogether(t *testing.T) {
+	groups := make([]*launch.Group, 2)
+	errs := make([]error, 2)
+	var wg sync.WaitGroup
+	for i, id := range identities(t, 2) {
+		wg.Go(func() { groups[i], errs[i] = launch.Join(ctx, id, launch.Options{Host: fmt.Sprint("host-", i)}) })
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	block := make(chan int)
+	defer close(block)
+	wait := func() (int, error) { return <-block, nil }
+
+	h := &hosts{group: groups[0], comm: configs.Comm{InitTimeout: 1, TrainTimeout: 1}, longest: 1}
+	v, err := together(h, "step 7", func() (int, error) { return 3, nil })
+	require.NoError(t, err)
+	require.Equal(t, 3, v)
+	require.False(t, h.lost)
+	_, err = together(h, "step 8", wait)
+	require.EqualError(t, err, "train: step 8 has not ended after 1s, though all hosts are there")
+	require.True(t, h.lost)
+
+	h = &hosts{group: groups[0], comm: configs.Comm{InitTimeout: 3000, TrainTimeout: 3000}}
+	go groups[1].Fail(errors.New("no space left on device"))
+	_, err = together(h, "step 8", wait)
+	require.EqualError(t, err, "launch: process 1 (host-1) failed: no space left on device")
+	require.True(t, h.lost)
+	device := &pjrt.Error{Message: "slice health check failed"}
+	require.Equal(t, device, h.blame(device), "what failed by itself is not to blame for it")
+	groups[0].Fail(err)
+}
+
+// What differs is named with both values, and with the hosts.
+func TestCompareFacts(t *testing.T) {
+	name := func(p int) string { return fmt.Sprintf("%d (host-%d)", p, p) }
+	same := []fact{{"recipe", "a"}, {"program step", "b"}}
+	require.NoError(t, compare([][]fact{same, same, same}, name))
+	err := compare([][]fact{same, same, {{"recipe", "a"}, {"program step", "c"}}, {{"recipe", "a"}}}, name)
+	require.EqualError(t, err, "train: the hosts would not run the same: program step: process 2 (host-2) has c, process 0 (host-0) has b; "+
+		"process 3 (host-3) compares 1 things, process 0 (host-0) 2; start the same titan with the same recipe, data and plugin on all")
+	many := [][]fact{same}
+	for range 20 {
+		many = append(many, []fact{{"recipe", "x"}, {"program step", "b"}})
+	}
+	require.ErrorContains(t, compare(many, name), "; and 12 more differences;")
 }

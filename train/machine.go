@@ -24,7 +24,8 @@ type Machine struct {
 	// OnCPU: the devices are virtual, in this process.
 	OnCPU bool
 
-	local []int // positions of this process's devices; nil: all
+	local    []int // positions of this process's devices; nil: all
+	launches int   // of programs, by which runtimes of several hosts tell launches apart
 	// together, if not nil, executes programs instead of the client: for tests, in
 	// which one client's devices belong to several hosts.
 	together func(c *Compiled, args [][]*pjrt.Buffer) ([][]*pjrt.Buffer, *pjrt.Event, error)

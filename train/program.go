@@ -105,7 +105,8 @@ func (c *Compiled) place() error {
 }
 
 // Execute starts the program. args and outs have an entry for each position of
-// the mesh, which is nil for devices of other processes; those run it too.
+// the mesh, which is nil for devices of other processes; those run it too, in the
+// same order among their programs.
 func (c *Compiled) Execute(args [][]*pjrt.Buffer) (outs [][]*pjrt.Buffer, done *pjrt.Event, err error) {
 	if c.machine.together != nil {
 		return c.machine.together(c, args)
@@ -114,7 +115,12 @@ func (c *Compiled) Execute(args [][]*pjrt.Buffer) (outs [][]*pjrt.Buffer, done *
 	for k, p := range c.order {
 		in[k] = args[p]
 	}
-	got, done, err := c.Exe.Execute(in, pjrt.ExecuteOptions{})
+	var o pjrt.ExecuteOptions
+	if c.machine.local != nil {
+		c.machine.launches++
+		o.LaunchID = c.machine.launches
+	}
+	got, done, err := c.Exe.Execute(in, o)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -34,7 +34,7 @@ type RunOptions struct {
 
 	// For tests: where this process stands, and the devices there are; nil: by the
 	// environment and the plugin.
-	identity func(platform string) (launch.Identity, error)
+	identity func(ctx context.Context, platform string) (launch.Identity, error)
 	machine  func(*configs.Recipe, *launch.Group) (*Machine, error)
 }
 
@@ -160,7 +160,7 @@ func (t *trainer) logf(format string, args ...any) {
 func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	r := t.recipe
 	if o.identity == nil {
-		o.identity, o.machine = identity, openMachine
+		o.identity, o.machine = Identity, openMachine
 	}
 	if err := t.join(ctx, o.identity); err != nil {
 		return err

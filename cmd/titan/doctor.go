@@ -6,16 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"titan/launch"
 	"titan/pjrt/plugins"
+	"titan/train"
 )
 
 // finding is one line of the doctor's report.
@@ -73,7 +77,7 @@ func newDoctor() *cobra.Command {
 func examine(ctx context.Context) []finding {
 	findings := []finding{
 		{Check: "titan", OK: true, Says: version() + ", built with " + runtime.Version()},
-		examineMachine(), examinePip(ctx), examineCache(),
+		examineMachine(), examineHosts(ctx), examinePip(ctx), examineCache(),
 	}
 	for _, s := range plugins.List() {
 		findings = append(findings, examinePlugin(ctx, s))
@@ -89,6 +93,31 @@ func examineMachine() finding {
 	}
 	if !f.OK {
 		f.Mend = "plugins are pinned for linux/amd64; elsewhere name your own in TITAN_PLUGIN_CPU"
+	}
+	return f
+}
+
+// examineHosts says which process of a run on several hosts one here would be.
+func examineHosts(ctx context.Context) finding {
+	f := finding{Check: "hosts", Required: true}
+	id, err := train.Identity(ctx, "tpu")
+	if err != nil {
+		f.Says, f.Mend = err.Error(), "correct the variable, or unset it if this host trains alone; see docs/multihost.md"
+		return f
+	}
+	f.OK, f.Says = true, id.String()
+	if id.Processes > 1 {
+		host, _, err := net.SplitHostPort(id.Coordinator)
+		look, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		if err == nil {
+			_, err = net.DefaultResolver.LookupHost(look, host)
+		}
+		if err != nil { // that of a pod may exist only while the job runs
+			f.OK, f.Required = false, false
+			f.Says += ", whose name is not known: " + err.Error()
+			f.Mend = "check " + id.Source + " and " + launch.EnvCoordinator + "; on GKE the job's headless service gives hosts their names"
+		}
 	}
 	return f
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"titan/launch"
 	"titan/pjrt/plugins"
 )
 
@@ -22,6 +23,9 @@ func emptyMachine(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for _, name := range plugins.Names() {
 		t.Setenv(plugins.EnvVar(name), "")
+	}
+	for _, name := range []string{launch.EnvProcesses, launch.EnvProcess, launch.EnvHostnames, launch.EnvAddresses, launch.EnvWorker, launch.EnvSlices} {
+		t.Setenv(name, "")
 	}
 }
 
@@ -56,8 +60,8 @@ func TestDoctorOfAnEmptyMachine(t *testing.T) {
 	emptyMachine(t)
 	found, code := doctor(t)
 	require.Equal(t, 1, code)
-	require.Len(t, found, 7)
-	for _, check := range []string{"titan", "machine", "cache"} {
+	require.Len(t, found, 8)
+	for _, check := range []string{"titan", "machine", "hosts", "cache"} {
 		require.True(t, found[check].OK, check)
 	}
 	require.Contains(t, found["cache"].Says, filepath.Join(os.Getenv("XDG_CACHE_HOME"), "titan", "plugins"))
@@ -70,6 +74,25 @@ func TestDoctorOfAnEmptyMachine(t *testing.T) {
 	require.Regexp(t, `(?m)^BROKEN   cpu plugin   not installed \(.*\)\n +→ titan plugin install cpu$`, stdout)
 	require.Regexp(t, `(?m)^missing  tpu plugin   not installed`, stdout)
 	require.Equal(t, "titan: 1 required check(s) failed; see above\n", stderr)
+}
+
+// What the environment says of other hosts is shown, and what is wrong with it.
+func TestDoctorOfHosts(t *testing.T) {
+	emptyMachine(t)
+	t.Setenv(launch.EnvSkipMetadata, "true")
+	found, _ := doctor(t)
+	require.Equal(t, "one process: nothing in the environment says otherwise", found["hosts"].Says)
+	t.Setenv(launch.EnvHostnames, "127.0.0.1,127.0.0.2")
+	t.Setenv(launch.EnvWorker, "1")
+	t.Setenv(launch.EnvTopology, "2x4")
+	found, _ = doctor(t)
+	require.True(t, found["hosts"].OK)
+	require.Equal(t, "process 1 of 2 (2x4), coordinator 127.0.0.1:8491, by TPU_WORKER_HOSTNAMES", found["hosts"].Says)
+	t.Setenv(launch.EnvWorker, "2")
+	found, _ = doctor(t)
+	require.False(t, found["hosts"].OK)
+	require.True(t, found["hosts"].Required)
+	require.Contains(t, found["hosts"].Says, `TPU_WORKER_ID is "2" and must be the number of one of the 2 hosts`)
 }
 
 func TestDoctorOfAWorkingPlugin(t *testing.T) {

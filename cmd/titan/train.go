@@ -11,13 +11,16 @@ import (
 
 	"titan/checkpoint"
 	"titan/configs"
+	"titan/launch"
 	"titan/pjrt"
 	"titan/train"
 )
 
-// Exit codes of a run that a signal ended after it had saved.
+// Exit codes of a run that a signal ended after it had saved, and of one that
+// cannot go on without another host.
 const (
 	codePreempted   = 42  // SIGTERM: the job's controller starts it again
+	codeLost        = 142 // another host is gone, or never came: likewise
 	codeInterrupted = 130 // SIGINT
 	codeHangUp      = 129 // SIGHUP
 )
@@ -30,7 +33,9 @@ func newTrain() *cobra.Command {
 		Long: `Train what a recipe says, from its last checkpoint on if it has one.
 
 SIGINT, SIGTERM and SIGHUP end the run after the step under way and a checkpoint;
-a second one ends it at once. The exit code is then 130, 42 and 129.`,
+a second one ends it at once. The exit code is then 130, 42 and 129. On several
+hosts all end when one is asked to, after the same step; one that is gone ends the
+others with 142.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error { return runTrain(c, &flags) },
 	}
@@ -72,6 +77,8 @@ func runTrain(c *cobra.Command, flags *recipeFlags) error {
 		Recipe: r, Origins: origins, Version: version(), Out: c.OutOrStdout(), Colour: r.Metrics.Colour(os.Stdout), Stop: stop,
 	})
 	switch {
+	case launch.Passing(err):
+		return exitError{err, codeLost}
 	case err != nil:
 		return err
 	case res.Preempted():
