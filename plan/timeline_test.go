@@ -33,7 +33,7 @@ func TestTimelineOfRecordedPrograms(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := recordedStep(t, c.recipe, c.set)
 			r := s.report(Options{Quick: c.quick})
-			require.NoError(t, r.predict(s, program(t, c.name, s, c.quick), c.quick))
+			require.NoError(t, r.predict(s, program(t, c.name, s, c.quick), c.quick, nil))
 			line := r.Prediction.Timeline
 			require.InEpsilon(t, r.Prediction.Seconds, line.Seconds, 1e-9)
 			filled(t, line)
