@@ -178,7 +178,7 @@ func (s *traced) fit(t *topology, o Options, out *Report) (*compilecache.Ahead, 
 
 // compile compiles the step, or takes it from the cache.
 func (s *traced) compile(t *topology, o Options) (*compilecache.Ahead, compilecache.Outcome, error) {
-	c := train.CompileOptions(s.mesh)
+	c := train.CompileOptions(s.mesh, train.PlatformOf(s.recipe))
 	if c.OptLevel = o.Level; o.Quick {
 		c.OptLevel = pjrt.LevelO0
 	}

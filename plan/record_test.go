@@ -53,7 +53,7 @@ func program(t *testing.T, name string, s *traced, quick bool) *hlo.Module {
 		top, err := xlatest.TPU(t).NewTopology(s.topology.SliceName(), nil)
 		require.NoError(t, err)
 		defer top.Close()
-		o := train.CompileOptions(s.mesh)
+		o := train.CompileOptions(s.mesh, train.PlatformOf(s.recipe))
 		if quick {
 			o.OptLevel = pjrt.LevelO0
 		}

@@ -1,11 +1,9 @@
 package train
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 
 	"titan/dtype"
 	"titan/graph"
@@ -28,36 +26,12 @@ type Compiled struct {
 	outputs []*sharding.Layout
 }
 
-// compileFlags are options of XLA beyond its defaults, for tests.
-var compileFlags map[string]any
-
-// flags are the options of XLA for a program. On the CPU, XLA leaves products of
-// bf16 with an f32 result to the YNN library, and has no code of its own for
-// those that this does not take: they fail when they run. Without the library
-// all are computed in f32.
-func (m *Machine) flags(code []byte) map[string]any {
-	f := maps.Clone(compileFlags)
-	if m.OnCPU && bytes.Contains(code, []byte("bf16>")) {
-		if f == nil {
-			f = map[string]any{}
-		}
-		f["xla_cpu_experimental_ynn_fusion_type"] = ""
-	}
-	return f
-}
-
-// CompileOptions are the options with which a step is compiled for the devices of a
-// mesh, wherever that is done.
-func CompileOptions(m *mesh.Mesh) pjrt.CompileOptions {
-	return pjrt.CompileOptions{Partitions: m.Size(), Shardy: true, DeviceIDs: m.IDs()}
-}
-
 // Compile compiles a program for the machine, or loads it from the cache.
 func (m *Machine) Compile(mod *graph.Module) (*Compiled, error) {
 	c := &Compiled{Module: mod, machine: m}
 	code := []byte(mod.StableHLO())
-	o := CompileOptions(m.Mesh)
-	o.Flags = m.flags(code)
+	o := CompileOptions(m.Mesh, m.Platform())
+	o.Flags = m.flags(o.Flags, code)
 	var err error
 	if m.Cache == nil {
 		c.Exe, err = m.Client.Compile(code, o)

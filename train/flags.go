@@ -1,0 +1,69 @@
+package train
+
+import (
+	"bytes"
+	"maps"
+
+	"titan/mesh"
+	"titan/pjrt"
+)
+
+// CompileOptions are the options with which a step is compiled for the devices of a
+// mesh, wherever that is done.
+func CompileOptions(m *mesh.Mesh, p Platform) pjrt.CompileOptions {
+	o := pjrt.CompileOptions{Partitions: m.Size(), Shardy: true, DeviceIDs: m.IDs()}
+	if p.Chip != nil {
+		o.Flags = tpuFlags(p.Chip)
+	}
+	return o
+}
+
+// sparseCores are the chips whose sparse cores can carry out collectives (libtpu
+// 0.0.52 does it for these).
+var sparseCores = map[string]bool{"v5p": true, "v6e": true, "tpu7x": true}
+
+// tpuFlags are options of XLA for a chip beyond its defaults, which with libtpu
+// 0.0.52 make all collectives of FSDP wait for, and products slower than they need
+// be: docs/kernels.md has the figures.
+//
+//   - Operations may use three quarters of the vector memory: products take larger
+//     tiles. The rest is for what is fetched ahead.
+//   - All-gathers run beside computation, on the sparse cores where there are any; so
+//     do reduce-scatters and all-reduces. On v5e, which has none, the matrix units'
+//     own code takes all-gathers along.
+func tpuFlags(c *mesh.Chip) map[string]any {
+	f := map[string]any{
+		"xla_tpu_scoped_vmem_limit_kib":         int(c.VMEMBytes / 1024 * 3 / 4),
+		"xla_enable_async_all_gather":           true,
+		"xla_tpu_overlap_compute_collective_tc": true,
+	}
+	switch {
+	case sparseCores[c.Kind]:
+		f["xla_tpu_enable_async_collective_fusion_fuse_all_gather"] = false
+		for _, kind := range []string{"all_gather", "reduce_scatter", "all_reduce"} {
+			f["xla_tpu_enable_sparse_core_collective_offload_"+kind] = true
+		}
+	case c.Kind == "v5e":
+		f["xla_tpu_enable_async_collective_fusion"] = true
+		f["xla_tpu_enable_async_collective_fusion_fuse_all_gather"] = true
+		f["xla_tpu_enable_async_collective_fusion_multiple_steps"] = true
+	}
+	return f
+}
+
+// compileFlags are options of XLA beyond all others, for tests.
+var compileFlags map[string]any
+
+// flags are the options of XLA for a program. On the CPU, XLA leaves products of
+// bf16 with an f32 result to the YNN library, and has no code of its own for
+// those that this does not take: they fail when they run. Without the library
+// all are computed in f32.
+func (m *Machine) flags(of map[string]any, code []byte) map[string]any {
+	f := map[string]any{}
+	maps.Copy(f, of)
+	maps.Copy(f, compileFlags)
+	if m.OnCPU && bytes.Contains(code, []byte("bf16>")) {
+		f["xla_cpu_experimental_ynn_fusion_type"] = ""
+	}
+	return f
+}
