@@ -20,6 +20,7 @@ func TestKernelMistakes(t *testing.T) {
 		{[]string{"kernels.attention_tiles.keys=768"}, "kernels.attention_tiles.keys: is 768 and must divide the 8192 tokens that attention has in sequences of (training.seq_len is 8192)"},
 		{[]string{"kernels.attention_tiles.keys=4096", "parallelism.context_parallel_degree=2"}, "kernels.attention_tiles.keys: is 4096 and must divide the 2048 tokens"},
 		{[]string{"kernels.attention=tile", "training.seq_len=1000"}, `kernels.attention: is "tile", and training.seq_len is 1000: attention has sequences of 1000 tokens, which tiles divide only if they are a multiple of 128; set it to "auto"`},
+		{[]string{`debug.xla_options=["xla_a=1", "--xla_b=2"]`}, `debug.xla_options[1]: is "--xla_b=2" and must be NAME=VALUE, such as xla_enable_async_all_gather=false, without dashes`},
 	} {
 		_, _, err := Load("llama3_8b", c.set)
 		require.ErrorContains(t, err, c.want, "%v", c.set)

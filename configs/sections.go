@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"titan/dtype"
@@ -98,13 +99,24 @@ type Debug struct {
 	Deterministic bool   `toml:"deterministic" doc:"the same recipe gives the same bits on the same machine; on cpu and tpu always so, elsewhere not supported yet"`
 	ForceBalance  bool   `toml:"moe_force_load_balance" doc:"tokens go round the experts, whatever the router says: for measuring speed, not for training"`
 	DetectAnomaly bool   `toml:"detect_anomaly" doc:"not supported; steps with non-finite gradients are always counted and shown"`
+
+	XLAOptions []string `toml:"xla_options" doc:"options of XLA, NAME=VALUE, beyond those that titan gives for a chip; NAME= takes one of these away (see docs/plan.md)"`
 }
 
+// xlaOption is what an element of xla_options looks like.
+var xlaOption = regexp.MustCompile(`^[a-z][a-z0-9_]*=`)
+
 func (d Debug) validate() error {
-	if d.DetectAnomaly {
-		return recipekey.Errorf("debug.detect_anomaly", "is not supported; leave it out, non-finite steps are always counted and shown")
+	var errs []error
+	for i, o := range d.XLAOptions {
+		if !xlaOption.MatchString(o) {
+			errs = append(errs, recipekey.Errorf(recipekey.Index("debug.xla_options", i), "is %q and must be NAME=VALUE, such as xla_enable_async_all_gather=false, without dashes", o))
+		}
 	}
-	return nil
+	if d.DetectAnomaly {
+		errs = append(errs, recipekey.Errorf("debug.detect_anomaly", "is not supported; leave it out, non-finite steps are always counted and shown"))
+	}
+	return errors.Join(errs...)
 }
 
 // Comm is the section [comm].

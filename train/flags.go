@@ -3,6 +3,8 @@ package train
 import (
 	"bytes"
 	"maps"
+	"strconv"
+	"strings"
 
 	"titan/mesh"
 	"titan/pjrt"
@@ -15,7 +17,30 @@ func CompileOptions(m *mesh.Mesh, p Platform) pjrt.CompileOptions {
 	if p.Chip != nil {
 		o.Flags = tpuFlags(p.Chip)
 	}
+	for _, option := range p.XLA {
+		name, value, _ := strings.Cut(option, "=")
+		if o.Flags == nil {
+			o.Flags = map[string]any{}
+		}
+		if o.Flags[name] = flagValue(value); value == "" {
+			delete(o.Flags, name)
+		}
+	}
 	return o
+}
+
+// flagValue is a value as XLA's options have it: a boolean, a number or a string.
+func flagValue(s string) any {
+	if s == "true" || s == "false" {
+		return s == "true"
+	}
+	if n, err := strconv.Atoi(s); err == nil {
+		return n
+	}
+	if x, err := strconv.ParseFloat(s, 64); err == nil {
+		return x
+	}
+	return s
 }
 
 // sparseCores are the chips whose sparse cores can carry out collectives (libtpu
@@ -24,7 +49,7 @@ var sparseCores = map[string]bool{"v5p": true, "v6e": true, "tpu7x": true}
 
 // tpuFlags are options of XLA for a chip beyond its defaults, which with libtpu
 // 0.0.52 make all collectives of FSDP wait for, and products slower than they need
-// be: docs/kernels.md has the figures.
+// be: docs/plan.md has the figures.
 //
 //   - Operations may use three quarters of the vector memory: products take larger
 //     tiles. The rest is for what is fetched ahead.

@@ -16,11 +16,13 @@ type Platform struct {
 	CPU bool // pieces are made to fit its caches
 	// Chip is the TPU that tile kernels are made for; nil: there is none.
 	Chip *mesh.Chip
+	// XLA are the recipe's debug.xla_options.
+	XLA []string
 }
 
 // PlatformOf tells from a recipe what its machine is like.
 func PlatformOf(r *configs.Recipe) Platform {
-	p := Platform{CPU: r.Mesh.Platform == "cpu"}
+	p := Platform{CPU: r.Mesh.Platform == "cpu", XLA: r.Debug.XLAOptions}
 	if t, err := mesh.ParseTopology(r.Mesh.Topology); err == nil {
 		if c, err := t.Chip(); err == nil {
 			p.Chip = &c
@@ -31,7 +33,7 @@ func PlatformOf(r *configs.Recipe) Platform {
 
 // Platform tells what the machine is like, by the kind of its devices.
 func (m *Machine) Platform() Platform {
-	p := Platform{CPU: m.OnCPU}
+	p := Platform{CPU: m.OnCPU, XLA: m.xla}
 	if c, err := mesh.ChipOf(m.Client.Devices()[0].Kind); err == nil {
 		p.Chip = &c
 	}

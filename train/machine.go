@@ -24,8 +24,9 @@ type Machine struct {
 	// OnCPU: the devices are virtual, in this process.
 	OnCPU bool
 
-	local    []int // positions of this process's devices; nil: all
-	launches int   // of programs, by which runtimes of several hosts tell launches apart
+	xla      []string // the recipe's debug.xla_options
+	local    []int    // positions of this process's devices; nil: all
+	launches int      // of programs, by which runtimes of several hosts tell launches apart
 	// together, if not nil, executes programs instead of the client: for tests, in
 	// which one client's devices belong to several hosts.
 	together func(c *Compiled, args [][]*pjrt.Buffer) ([][]*pjrt.Buffer, *pjrt.Event, error)
@@ -60,6 +61,7 @@ func openMachine(r *configs.Recipe, group *launch.Group) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.xla = r.Debug.XLAOptions
 	if err = m.arrange(r, group); err != nil {
 		m.Close()
 		return nil, err

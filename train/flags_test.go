@@ -1,0 +1,27 @@
+package train
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A recipe's options of XLA come on top of those of the chip, change them and take
+// them away, for a plan as for a run.
+func TestXLAOptions(t *testing.T) {
+	r := recipe(t, "unused")
+	m := testMesh(t, 1, 4)
+	require.Empty(t, CompileOptions(m, PlatformOf(r)).Flags)
+	r.Debug.XLAOptions = []string{"xla_a=true", "xla_b=3", "xla_c=0.5", "xla_d=on"}
+	require.Equal(t, map[string]any{"xla_a": true, "xla_b": 3, "xla_c": 0.5, "xla_d": "on"}, CompileOptions(m, PlatformOf(r)).Flags)
+
+	r.Mesh.Topology = "v6e:2x2"
+	r.Debug.XLAOptions = []string{"xla_tpu_scoped_vmem_limit_kib=", "xla_enable_async_all_gather=false"}
+	flags := CompileOptions(m, PlatformOf(r)).Flags
+	require.NotContains(t, flags, "xla_tpu_scoped_vmem_limit_kib")
+	require.Equal(t, false, flags["xla_enable_async_all_gather"])
+	require.Equal(t, true, flags["xla_tpu_enable_sparse_core_collective_offload_all_gather"])
+	r.Debug.XLAOptions = nil
+	require.Equal(t, 96<<10, CompileOptions(m, PlatformOf(r)).Flags["xla_tpu_scoped_vmem_limit_kib"])
+	require.Equal(t, true, CompileOptions(m, PlatformOf(r)).Flags["xla_enable_async_all_gather"])
+}
