@@ -270,6 +270,9 @@ func TestEstimatedCycles(t *testing.T) {
 		}
 	}
 	require.True(t, found)
+	unknown := &Instruction{BackendConfig: []byte(`{"window_config":{"estimated_cycles":"9223372036854775807"}}`)}
+	_, ok := unknown.EstimatedCycles()
+	require.False(t, ok)
 }
 
 func TestIota(t *testing.T) {
