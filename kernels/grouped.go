@@ -52,12 +52,13 @@ func GroupedMatmul(lhs, rhs, sizes *graph.Value, o GroupedOptions) *graph.Value 
 	}
 	return graph.CustomVJP(args,
 		func(a []*graph.Value) (outs, residuals []*graph.Value) {
-			return []*graph.Value{groupedProduct(a[0], a[1], a[2], s, with(a), false)}, a
+			return []*graph.Value{groupedProduct(a[:1], a[1:2], a[2], s, with(a), false)}, a
 		},
 		func(a, cts []*graph.Value) []*graph.Value {
 			ct := graph.Convert(cts[0], s.in)
-			back := groupedShape{s.E, s.M, s.N, s.K, s.in, s.in}
-			dlhs := groupedProduct(ct, a[1], a[2], back, with(a), true)
+			back := s
+			back.K, back.N = s.N, s.K
+			dlhs := groupedProduct([]*graph.Value{ct}, a[1:2], a[2], back, with(a), true)
 			return []*graph.Value{dlhs, groupedGrad(a[0], ct, a[2], s, with(a)), nil, nil}[:len(args)]
 		})[0]
 }
@@ -65,14 +66,32 @@ func GroupedMatmul(lhs, rhs, sizes *graph.Value, o GroupedOptions) *graph.Value 
 // GroupedProduct is [GroupedMatmul] without a derivative, for code that has its own;
 // with transposed, rhs is [E, N, K].
 func GroupedProduct(lhs, rhs, sizes *graph.Value, transposed bool, o GroupedOptions) *graph.Value {
-	y := rhs.Type()
-	if transposed && y.Rank() == 3 {
-		y = graph.T(y.DType, y.Shape[0], y.Shape[2], y.Shape[1])
+	return GroupedSum([]*graph.Value{lhs}, []*graph.Value{rhs}, sizes, transposed, o)
+}
+
+// GroupedSum adds up what [GroupedProduct] makes of each lhs with its rhs, all of the
+// same types, and rounds once.
+func GroupedSum(lhs, rhs []*graph.Value, sizes *graph.Value, transposed bool, o GroupedOptions) *graph.Value {
+	b := sizes.Builder()
+	if len(lhs) == 0 || len(lhs) != len(rhs) {
+		b.Fail("GroupedSum of %d arrays of rows with %d of matrices: want as many of both, and one at least", len(lhs), len(rhs))
 	}
-	s, ok := groupedShapeOf(lhs.Type(), y, sizes.Type())
-	if !ok {
-		lhs.Builder().Fail("GroupedProduct of %v, %v (transposed: %v) and groups %v: want [M, K], [E, K, N] of one type (f32 or bf16) and s32 [E]", lhs.Type(), rhs.Type(), transposed, sizes.Type())
+	var s groupedShape
+	for i := range lhs {
+		y := rhs[i].Type()
+		if transposed && y.Rank() == 3 {
+			y = graph.T(y.DType, y.Shape[0], y.Shape[2], y.Shape[1])
+		}
+		next, ok := groupedShapeOf(lhs[i].Type(), y, sizes.Type())
+		if !ok {
+			b.Fail("grouped product of %v, %v (transposed: %v) and groups %v: want [M, K], [E, K, N] of one type (f32 or bf16) and s32 [E]", lhs[i].Type(), rhs[i].Type(), transposed, sizes.Type())
+		}
+		if i > 0 && next != s {
+			b.Fail("GroupedSum of %v with %v and of %v with %v: want the same types", lhs[0].Type(), rhs[0].Type(), lhs[i].Type(), rhs[i].Type())
+		}
+		s = next
 	}
+	s.products = len(lhs)
 	return groupedProduct(lhs, rhs, sizes, s, o, transposed)
 }
 
@@ -99,20 +118,22 @@ func groupedShapeOf(x, y, sizes graph.Type) (s groupedShape, ok bool) {
 	if x.DType != dtype.F32 && x.DType != dtype.BF16 || !sizes.Equal(graph.T(dtype.S32, y.Shape[0])) {
 		return s, false
 	}
-	return groupedShape{y.Shape[0], x.Shape[0], x.Shape[1], y.Shape[2], x.DType, x.DType}, true
+	return groupedShape{y.Shape[0], x.Shape[0], x.Shape[1], y.Shape[2], x.DType, x.DType, 1}, true
 }
 
-func groupedProduct(lhs, rhs, sizes *graph.Value, s groupedShape, o GroupedOptions, transposed bool) *graph.Value {
+func groupedProduct(lhs, rhs []*graph.Value, sizes *graph.Value, s groupedShape, o GroupedOptions, transposed bool) *graph.Value {
 	want := o.Tiles.Product
 	if transposed {
 		want = o.Tiles.LHS
 	}
-	t := want.fit(o.Target, s, transposed, false)
-	M := s.M
-	lhs, s.M = padRows(lhs, t.M), roundUp(M, t.M)
+	t, M := want.fit(o.Target, s, transposed, false), s.M
+	s.M = roundUp(M, t.M)
 	g := group(sizes, o.First, s.M, t.M, true)
-	k := groupedKernel(s, t, g.visits, o.expected(M), transposed)
-	out := k.Call(o.Target, g.bound, g.group, g.tile, g.lhsTile, g.rows, lhs, rhs)[0]
+	operands := []*graph.Value{g.bound, g.group, g.tile, g.lhsTile, g.rows}
+	for i := range lhs {
+		operands = append(operands, padRows(lhs[i], t.M), rhs[i])
+	}
+	out := groupedKernel(s, t, g.visits, o.expected(M), transposed).Call(o.Target, operands...)[0]
 	return graph.SliceDim(out, 0, 0, M)
 }
 

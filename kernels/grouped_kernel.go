@@ -1,15 +1,19 @@
 package kernels
 
 import (
+	"fmt"
+
 	"titan/dtype"
 	"titan/graph"
 )
 
-// groupedShape is the size of a grouped product of lhs [M, K] with rhs [E, K, N].
+// groupedShape is the size of a grouped product of lhs [M, K] with rhs [E, K, N], or of
+// the sum of several.
 type groupedShape struct {
 	E, M, K, N int
 	in         dtype.DType
 	out        dtype.DType
+	products   int
 }
 
 // visits is how many tiles are visited if so many rows are in groups.
@@ -17,7 +21,8 @@ func (s groupedShape) visits(t MatmulTiles, rows int) int { return (rows+t.M-1)/
 
 // groupedKernel multiplies the rows of each group by the group's matrix. rhs is
 // [E, K, N] or, transposed, [E, N, K]. Operands: the number of visits; group, tile
-// and lhsTile of each visit; rows; lhs; rhs. Rows of no group become zero. Costs are
+// and lhsTile of each visit; rows; lhs and rhs of each product. Rows of no group become
+// zero. Costs are
 // those of expected rows in groups.
 func groupedKernel(s groupedShape, t MatmulTiles, visits, expected int, transposed bool) *Kernel {
 	name := "grouped_matmul"
@@ -37,14 +42,22 @@ func groupedKernel(s groupedShape, t MatmulTiles, visits, expected int, transpos
 	some := Less(g, none)
 	// A visit without a group needs no operands: its indices repeat the last ones.
 	matrix, kat := Min(g, k.Int(s.E-1)), Select(some, kk, k.Int(nk-1))
-	lhs := k.In("lhs", graph.T(s.in, s.M, s.K), []int{t.M, t.K}, lhsTiles.At(v), kat)
 	rhsDim := 0 // contracted
-	var rhs *Ref
 	if transposed {
 		rhsDim = 1
-		rhs = k.In("rhs", graph.T(s.in, s.E, s.N, s.K), []int{1, t.N, t.K}, matrix, n, kat)
-	} else {
-		rhs = k.In("rhs", graph.T(s.in, s.E, s.K, s.N), []int{1, t.K, t.N}, matrix, kat, n)
+	}
+	var lhs, rhs []*Ref
+	for i := range s.products {
+		x, y := "lhs", "rhs"
+		if i > 0 {
+			x, y = fmt.Sprint(x, i), fmt.Sprint(y, i)
+		}
+		lhs = append(lhs, k.In(x, graph.T(s.in, s.M, s.K), []int{t.M, t.K}, lhsTiles.At(v), kat))
+		if transposed {
+			rhs = append(rhs, k.In(y, graph.T(s.in, s.E, s.N, s.K), []int{1, t.N, t.K}, matrix, n, kat))
+		} else {
+			rhs = append(rhs, k.In(y, graph.T(s.in, s.E, s.K, s.N), []int{1, t.K, t.N}, matrix, kat, n))
+		}
 	}
 	out := k.Out("out", graph.T(s.out, s.M, s.N), []int{t.M, t.N}, tile, n)
 
@@ -61,7 +74,13 @@ func groupedKernel(s groupedShape, t MatmulTiles, visits, expected int, transpos
 			out.Store(Convert(Select(mine, sum, others), s.out))
 		})
 	}
-	product := func() *Value { return Dot(lhs.Load(), 1, rhs.Load(), rhsDim) }
+	product := func() *Value {
+		sum := Dot(lhs[0].Load(), 1, rhs[0].Load(), rhsDim)
+		for i := 1; i < s.products; i++ {
+			sum = Add(sum, Dot(lhs[i].Load(), 1, rhs[i].Load(), rhsDim))
+		}
+		return sum
+	}
 	if nk == 1 {
 		k.If(some, func() { store(product()) })
 	} else {
@@ -74,7 +93,7 @@ func groupedKernel(s groupedShape, t MatmulTiles, visits, expected int, transpos
 		})
 	}
 	k.If(And(Equal(g, none), Equal(kk, k.Int(0))), func() { out.Store(k.Zeros(graph.T(s.out, t.M, t.N))) })
-	k.Flops(2*float64(expected)*float64(s.K)*float64(s.N), 0)
+	k.Flops(2*float64(s.products)*float64(expected)*float64(s.K)*float64(s.N), 0)
 	return k
 }
 

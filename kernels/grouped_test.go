@@ -150,3 +150,29 @@ func TestGroupedMatmulIsThePlainProduct(t *testing.T) {
 		}
 	}
 }
+
+// A sum of products is the sum of its products.
+func TestGroupedSum(t *testing.T) {
+	const M, K, N, E = 24, 8, 6, 3
+	r := rand.New(rand.NewPCG(3, 4))
+	args := []xlatest.Array{xlatest.S32([]int32{5, 0, 14})}
+	for range 2 {
+		args = append(args, xlatest.F32(floats(r, M*K), M, K), xlatest.F32(floats(r, E*N*K), E, N, K))
+	}
+	m, err := graph.Trace("sum", nil, func(b *graph.Builder) error {
+		sizes := b.Input("sizes", graph.T(dtype.S32, E))
+		var lhs, rhs []*graph.Value
+		for range 2 {
+			lhs, rhs = append(lhs, b.Input("lhs", graph.T(dtype.F32, M, K))), append(rhs, b.Input("rhs", graph.T(dtype.F32, E, N, K)))
+		}
+		o := kernels.GroupedOptions{Target: strict, Tiles: kernels.GroupedTiles{LHS: kernels.MatmulTiles{M: 8, K: 4, N: 3}}}
+		b.Output("sum", kernels.GroupedSum(lhs, rhs, sizes, true, o))
+		one := func(i int) *graph.Value { return kernels.GroupedProduct(lhs[i], rhs[i], sizes, true, o) }
+		b.Output("want", graph.Add(one(0), one(1)))
+		return nil
+	})
+	require.NoError(t, err)
+	got := xlatest.Run(t, xlatest.CPU(t), m.StableHLO(), 1, [][]xlatest.Array{args})[0]
+	require.NotZero(t, got[0].Float32s()[0])
+	requireClose(t, got[1].Float32s(), got[0].Float32s(), 1e-6, "sum")
+}

@@ -56,7 +56,7 @@ func mutants(k *Kernel) (changes []func() (undo func())) {
 // of them run with TITAN_LONG=1.
 func TestMutantsAreFound(t *testing.T) {
 	const M, K, N, E, tm = 24, 4, 4, 3, 8
-	s := groupedShape{E, M, K, N, dtype.F32, dtype.F32}
+	s := groupedShape{E, M, K, N, dtype.F32, dtype.F32, 1}
 	tiles := MatmulTiles{tm, 2, 4}
 	program := func(k *Kernel) string {
 		m, err := graph.Trace("mutant", nil, func(b *graph.Builder) error {

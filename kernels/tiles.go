@@ -82,14 +82,15 @@ func (t MatmulTiles) fit(target Target, s groupedShape, transposed, grad bool) M
 }
 
 // need is what a product takes of the vector memory: blocks twice, the sum, and
-// about one more tile of sums on the way.
+// about one more tile of sums on the way for each product.
 func (s groupedShape) need(t MatmulTiles, grad bool) int64 {
 	in, out := int64(s.in.Size()), int64(s.out.Size())
 	x, y, z := int64(t.M*t.K), int64(t.K*t.N), int64(t.M*t.N)
+	n := int64(max(1, s.products))
 	if grad {
 		y, z = z, y
 	}
-	return buffers*(x*in+y*in+z*out) + 2*4*z
+	return buffers*(n*x*in+n*y*in+z*out) + (1+n)*4*z
 }
 
 // divisor is the largest multiple of the lanes' number that divides n and is at

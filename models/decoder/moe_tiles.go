@@ -41,7 +41,7 @@ func (l expertTiles) backward(xs, cts, shares, gate, up *graph.Value, w, sums ff
 	h := graph.Mul(act.silu, act.up)
 	dshares = graph.Sum(graph.Mul(dh, h), -1)
 	dg, du := act.backward(graph.Mul(dh, share), d)
-	dxs = graph.Convert(graph.Add(f32(l.product(dg, w[0], true)), f32(l.product(du, w[1], true))), d)
+	dxs = kernels.GroupedSum([]*graph.Value{dg, du}, []*graph.Value{w[0], w[1]}, l.sizes, true, l.options)
 	add := func(i int, rows, cts *graph.Value) {
 		dw[i] = kernels.GroupedGradient(rows, cts, l.sizes, l.options)
 		if sums[i] != nil {
