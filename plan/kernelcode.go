@@ -198,35 +198,35 @@ func CompileKernel(in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(g)
 }
 
-// readGrid reads the code of the one kernel that the compiler has written about to
-// dir.
+// readGrid reads the code of the kernel that the compiler has written about to dir,
+// beside that of copies to other layouts. What the code is for stands in its
+// statistics.
 func readGrid(dir, kind string) (llo.Grid, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*-final_bundles.txt"))
+	const analysis, code = "-schedule-analysis_final_bundles.txt", "-final_bundles.txt"
+	files, err := filepath.Glob(filepath.Join(dir, "*"+analysis))
 	if err != nil {
 		return llo.Grid{}, err
 	}
-	var found []llo.Grid
-	var problem error
 	for _, file := range files {
-		if strings.Contains(filepath.Base(file), "analysis_") || strings.Contains(filepath.Base(file), "<") || strings.Contains(filepath.Base(file), "-TLP-") {
-			continue // statistics, and the code around the kernel
-		}
-		g, err := readCode(file, kind)
+		about, err := os.ReadFile(file)
 		if err != nil {
-			problem = err
+			return llo.Grid{}, err
+		}
+		// 171…-name-02-schedule-analysis…: a number for each of the files about name.
+		name := strings.TrimSuffix(file, analysis)
+		name = name[:max(0, strings.LastIndexByte(name, '-'))]
+		if !bytes.Contains(about, []byte(hlo.TileKernel)) || strings.HasSuffix(name, "-TLP") { // TLP is the code around
 			continue
 		}
-		found = append(found, g)
+		of, err := filepath.Glob(name + "-[0-9][0-9]" + code)
+		if err != nil {
+			return llo.Grid{}, err
+		}
+		if len(of) == 1 {
+			return readCode(of[0], kind)
+		}
 	}
-	switch {
-	case len(found) == 1:
-		return found[0], nil
-	case problem != nil:
-		return llo.Grid{}, problem
-	case len(files) == 0:
-		return llo.Grid{}, errors.New("this version of the compiler does not write its code down")
-	}
-	return llo.Grid{}, fmt.Errorf("the compiler has written down the code of %d kernels instead of one", len(found))
+	return llo.Grid{}, errors.New("this version of the compiler does not write its code down")
 }
 
 func readCode(file, kind string) (llo.Grid, error) {

@@ -82,8 +82,8 @@ func (c *Code) Grid(core Core) (Grid, error) {
 			break
 		}
 	}
-	if body == loop && loop != whole && !c.waitsIn(loop) {
-		return Grid{}, errors.New("llo: the loop waits for no block: this is not the code of a tile kernel")
+	if body == loop && !c.waitsIn(loop) {
+		return Grid{}, errors.New("llo: no block is waited for: this is not the code of a tile kernel")
 	}
 	g := Grid{Bundles: len(c.Bundles), Outside: c.cycles(core, span{0, loop.from, nil}, span{loop.to, len(c.Bundles), nil})}
 	for _, s := range body.inner {

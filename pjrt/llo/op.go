@@ -44,7 +44,14 @@ func (c *Code) instructions(s []byte) []op {
 
 // instruction reads "%v3_v1 = vadd.f32 %v1_v0, %v2_v4 /* comment */".
 func (c *Code) instruction(s string) (op, bool) {
-	s, _, _ = strings.Cut(s, "/*")
+	for { // operands have comments before them
+		head, tail, found := strings.Cut(s, "/*")
+		if !found {
+			break
+		}
+		_, tail, _ = strings.Cut(tail, "*/")
+		s = head + tail
+	}
 	name, rest, ok := strings.Cut(strings.TrimSpace(s), " = ")
 	if !ok || !strings.HasPrefix(name, "%") {
 		return op{}, false
