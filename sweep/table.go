@@ -196,7 +196,7 @@ func (s *Sweep) notes() []string {
 		out = append(out, "strong scaling: the work of a step stays the same; efficiency is tokens a second of a device by those of the smallest point")
 	}
 	if s.Source == Run && s.Kind == "cpu" && s.Mode != NoMode {
-		out = append(out, "virtual devices share the cores of this machine: at best the tokens a second of all together stay the same, and efficiency falls as devices are added")
+		out = append(out, "virtual devices share the cores of this machine: this shows that the program scales over devices, not how fast hardware would be")
 	}
 	if s.Quick {
 		out = append(out, "compiled with little effort: memory and time are rough")
