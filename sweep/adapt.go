@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"titan/configs"
-	"titan/internal/figures"
+	"titan/internal/plural"
 	"titan/metrics"
 	"titan/parallel"
 )
@@ -148,9 +148,9 @@ func (s Spec) adapt(base *configs.Recipe, d degrees, at size) (set []string, how
 	if !d.varied[keyShard] {
 		set = append(set, fmt.Sprintf("%s=%d", keyShard, shard))
 	}
-	how = fmt.Sprintf("%d copies of the parameters over %s each", copies, figures.Count(shard, "device"))
+	how = fmt.Sprintf("%d copies of the parameters over %s each", copies, plural.Of(shard, "device"))
 	if copies == 1 {
-		how = "one copy of the parameters over " + figures.Count(shard, "device")
+		how = "one copy of the parameters over " + plural.Of(shard, "device")
 	}
 	batch, says, err := s.batch(base, d, copies*shard)
 	if err != nil {
@@ -213,16 +213,16 @@ func (s Spec) batch(base *configs.Recipe, d degrees, devices int) (set []string,
 		if local != d.local {
 			set = append(set, fmt.Sprintf("%s=%d", keyLocalBatch, local))
 		}
-		return set, fmt.Sprintf("%s a step as in the recipe, %s a device", figures.Count(total, "sequence"), passesOf(passes, local)), nil
+		return set, fmt.Sprintf("%s a step as in the recipe, %s a device", plural.Of(total, "sequence"), passesOf(passes, local)), nil
 	}
 	return nil, "", nil
 }
 
 func passesOf(passes, local int) string {
 	if passes == 1 {
-		return "one pass of " + figures.Count(local, "sequence")
+		return "one pass of " + plural.Of(local, "sequence")
 	}
-	return fmt.Sprintf("%d passes of %s", passes, figures.Count(local, "sequence"))
+	return fmt.Sprintf("%d passes of %s", passes, plural.Of(local, "sequence"))
 }
 
 // passes returns how many passes a step of the recipe has on its own machines.

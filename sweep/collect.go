@@ -1,8 +1,6 @@
 package sweep
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"titan/internal/human"
 	"titan/plan"
+	"titan/runs"
 )
 
 // readPlan takes over what a plan says. failed is how the process ended.
@@ -58,47 +58,32 @@ func (p *Point) readPlan(f *folder, dir string, failed error) error {
 
 func gib(n int64) float64 { return float64(n) / (1 << 30) }
 
-// stepLine is what a sweep needs of a line of a run's metrics.
-type stepLine struct {
-	Kind     string   `json:"kind"`
-	Step     int      `json:"step"`
-	Loss     *float64 `json:"loss_metrics/global_avg_loss"`
-	TPS      float64  `json:"throughput(tps)"`
-	Full     float64  `json:"mfu(%)"`
-	Causal   float64  `json:"mfu_causal(%)"`
-	Seconds  float64  `json:"time_metrics/end_to_end(s)"`
-	DataWait float64  `json:"time_metrics/data_loading(s)"`
-	Active   float64  `json:"memory/max_active(GiB)"`
-}
-
-// readRun takes over what a run measured in the steps behind the warm-up.
+// readRun takes over what a run measured in the steps behind the warm-up, each of
+// which has a line of its metrics.
 func (p *Point) readRun(f *folder, dir string, warmup int) error {
 	p.RunDir = f.relative(filepath.Join(dir, runDir))
-	file := filepath.Join(dir, runDir, metricsFile)
-	text, err := os.ReadFile(file)
+	r, _, err := runs.Open(filepath.Join(dir, runDir))
 	if err != nil {
 		return err
 	}
 	var times []float64
-	var sum stepLine // over the counted steps
-	var last stepLine
-	tokens := 0.0
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, 1<<24)
-	for lines.Scan() {
-		var l stepLine
-		if json.Unmarshal(lines.Bytes(), &l) != nil || l.Kind != "train" {
+	var seconds, tokens, data, causal, full float64 // over the counted steps
+	for _, step := range r.Train {
+		v := step.Values
+		if used := v["memory/max_active(GiB)"]; human.Finite(used) {
+			p.Memory = max(p.Memory, int64(used*(1<<30)))
+		}
+		if loss, ok := v["loss_metrics/global_avg_loss"]; ok && human.Finite(loss) {
+			p.Loss = &loss
+		}
+		took := v["time_metrics/end_to_end(s)"]
+		if step.Step <= int64(warmup) || !(took > 0) {
 			continue
 		}
-		last = l
-		p.Memory = max(p.Memory, int64(l.Active*(1<<30)))
-		if l.Step <= warmup || l.Seconds <= 0 {
-			continue
-		}
-		times = append(times, l.Seconds)
-		tokens += l.TPS * l.Seconds
-		sum.Seconds, sum.DataWait = sum.Seconds+l.Seconds, sum.DataWait+l.DataWait
-		sum.Full, sum.Causal = sum.Full+l.Full*l.Seconds, sum.Causal+l.Causal*l.Seconds
+		times = append(times, took)
+		seconds, data = seconds+took, data+v["time_metrics/data_loading(s)"]
+		tokens += took * v["throughput(tps)"]
+		causal, full = causal+took*v["mfu_causal(%)"], full+took*v["mfu(%)"]
 	}
 	if len(times) == 0 {
 		return fmt.Errorf("the run has no steps behind the %d of warm-up", warmup)
@@ -107,16 +92,18 @@ func (p *Point) readRun(f *folder, dir string, warmup int) error {
 	n := float64(len(times))
 	p.StepSeconds, p.P95Seconds = quantile(times, 0.5), quantile(times, 0.95)
 	p.LowSeconds, p.HighSeconds = times[0], times[len(times)-1]
-	p.TPSDevice = tokens / sum.Seconds
+	p.TPSDevice = tokens / seconds
 	p.TPS = p.TPSDevice * float64(p.Devices)
 	if p.Chips > 0 {
 		p.TPSChip = p.TPS / float64(p.Chips)
 	}
-	if sum.Full > 0 {
-		p.MFU = &plan.ByConvention{Causal: sum.Causal / sum.Seconds, Full: sum.Full / sum.Seconds}
+	if full > 0 {
+		p.MFU = &plan.ByConvention{Causal: causal / seconds, Full: full / seconds}
 	}
-	p.Breakdown = map[string]float64{"waiting for data": sum.DataWait / n, "step": (sum.Seconds - sum.DataWait) / n}
-	p.Loss = last.Loss
+	p.Breakdown = map[string]float64{"waiting for data": data / n, "step": (seconds - data) / n}
+	if a := r.Record.Attempts; len(a) > 0 && a[len(a)-1].Plugin.Version != "" {
+		p.Versions.Plugin = a[len(a)-1].Plugin.Version
+	}
 	return nil
 }
 

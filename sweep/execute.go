@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"titan/internal/figures"
+	"titan/internal/human"
+	"titan/internal/plural"
 )
 
 // Options say how points are tried.
@@ -83,9 +85,9 @@ func (s *Sweep) toTry(p *Point) bool { return !p.Done() && p.Source != Extrapola
 func (p *Point) what() string {
 	on := p.Topology
 	if on == "" {
-		on = figures.Count(p.Devices, "device")
+		on = plural.Of(p.Devices, "device")
 	}
-	parts := []string{on, p.MeshString(), figures.Count(p.GlobalBatch, "sequence") + " a step"}
+	parts := []string{on, p.MeshString(), plural.Of(p.GlobalBatch, "sequence") + " a step"}
 	if v := p.ValuesString(); v != "" {
 		parts = append(parts, v)
 	}
@@ -94,11 +96,11 @@ func (p *Point) what() string {
 
 // outcome says what came out of a point, in words.
 func (p *Point) outcome() string {
-	took := figures.Duration(time.Duration(p.Wall * float64(time.Second)))
+	took := human.Seconds(p.Wall)
 	if p.Status != OK {
 		return fmt.Sprintf("%s after %s: %s", p.Status, took, p.Error)
 	}
-	return fmt.Sprintf("%s a step, %s tokens/s a device (%s)", figures.Seconds(p.StepSeconds), figures.Thousands(p.TPSDevice), took)
+	return fmt.Sprintf("%s a step, %s tokens/s a device (%s)", human.Seconds(p.StepSeconds), human.Count(p.TPSDevice), took)
 }
 
 // try tries one point. The error is one of the sweep: its folder, or ctx.
@@ -121,7 +123,8 @@ func (f *folder) try(ctx context.Context, s *Sweep, p *Point, o Options) error {
 		}
 		return fmt.Errorf("sweep: stopped at %s; the same command goes on from there: %w", p.ID, ctx.Err())
 	}
-	p.Wall, p.Versions = time.Since(began).Seconds(), o.Versions
+	p.Wall, p.Versions.Titan = time.Since(began).Seconds(), o.Versions.Titan
+	p.Versions.Plugin = cmp.Or(p.Versions.Plugin, o.Versions.Plugin) // what it says of itself is better
 	if err != nil {
 		p.Status, p.Error = Failed, err.Error()
 		if p.Failure == NotFailed {
@@ -165,7 +168,7 @@ func (f *folder) process(ctx context.Context, s *Sweep, p *Point, dir string, o 
 		err = closed
 	case errors.Is(err, errTimeout):
 		p.Failure = TimedOut
-		return fmt.Errorf("took longer than %s", figures.Duration(o.Timeout))
+		return fmt.Errorf("took longer than %s", human.Seconds(o.Timeout.Seconds()))
 	case errors.As(err, &exit):
 		err = said(log.Name(), exit)
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {

@@ -98,7 +98,7 @@ func TestTimeout(t *testing.T) {
 	p := execute(t, t.TempDir(), onDevices(2), o).Points[0]
 	require.Equal(t, Failed, p.Status)
 	require.Equal(t, TimedOut, p.Failure)
-	require.Equal(t, "took longer than 50ms", p.Error)
+	require.Equal(t, "took longer than 50.0 ms", p.Error)
 }
 
 // What is done stays, and a larger sweep of the same name adds to it.

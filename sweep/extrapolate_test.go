@@ -101,7 +101,7 @@ func TestExtrapolateTimeout(t *testing.T) {
 	p := execute(t, dir, spec, o).Points[1]
 	require.Equal(t, OK, p.Status)
 	require.Equal(t, Extrapolated, p.Source)
-	require.Equal(t, "took longer than 100ms", p.Error)
+	require.Equal(t, "took longer than 100.0 ms", p.Error)
 	require.InDelta(t, 10, p.StepSeconds, 1e-9)
 	require.NotEmpty(t, p.Rule)
 	require.Equal(t, p, execute(t, dir, spec, o).Points[1])

@@ -108,17 +108,17 @@ func fakeRun(r *configs.Recipe, n int) error {
 		return err
 	}
 	var b strings.Builder
-	b.WriteString(`{"kind":"start","step":0}` + "\n")
+	b.WriteString(`{"kind":"start","step":0,"time":"2026-11-30T12:00:00Z"}` + "\n")
 	for step := 1; step <= r.Training.Steps; step++ {
 		seconds := 1 + 0.1*float64(n-1)
 		if step == 1 {
 			seconds = 30
 		}
 		tps := float64(tokens) / seconds / float64(n)
-		fmt.Fprintf(&b, `{"kind":"train","step":%d,"loss_metrics/global_avg_loss":%g,"throughput(tps)":%g,"mfu(%%)":%g,"mfu_causal(%%)":%g,"time_metrics/end_to_end(s)":%g,"time_metrics/data_loading(s)":0.01,"memory/max_active(GiB)":2}`+"\n",
+		fmt.Fprintf(&b, `{"kind":"train","step":%d,"time":"2026-11-30T12:00:01Z","loss_metrics/global_avg_loss":%g,"throughput(tps)":%g,"mfu(%%)":%g,"mfu_causal(%%)":%g,"time_metrics/end_to_end(s)":%g,"time_metrics/data_loading(s)":0.01,"memory/max_active(GiB)":2}`+"\n",
 			step, 10-float64(step), tps, tps/100, tps/200, seconds)
 	}
-	b.WriteString(`{"kind":"summary","step":3}` + "\n" + `{"kind":"train","st`)
+	b.WriteString(`{"kind":"summary","step":3,"time":"2026-11-30T12:00:09Z"}` + "\n" + `{"kind":"train","st`)
 	return os.WriteFile(filepath.Join(r.Job.DumpFolder, r.Metrics.SaveJSONFile), []byte(b.String()), 0o666)
 }
 

@@ -44,7 +44,7 @@ func TestWeakOnPods(t *testing.T) {
 	require.Equal(t, 8192, last.Chips)
 	require.Equal(t, 16384, last.Devices)
 	require.EqualValues(t, 262144*4096, last.Tokens)
-	require.Equal(t, "8 copies of the parameters over 2,048 devices each; one pass of 16 sequences a device as in the recipe", last.Adapted)
+	require.Equal(t, "8 copies of the parameters over 2048 devices each; one pass of 16 sequences a device as in the recipe", last.Adapted)
 	require.Equal(t, "tpu7x", s.Kind)
 	require.Equal(t, "qwen3_moe 235B-A22B", s.Model)
 	for _, p := range s.Points {

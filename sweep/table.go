@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"titan/internal/figures"
+	"titan/internal/human"
 )
 
 // table is points as text.
@@ -58,23 +58,23 @@ func (s *Sweep) columns() []column {
 		func(_ *Series, r *ReferencePoint) string { return strconv.Itoa(r.Devices) }})
 	add(column{"MESH", func(p *Point) string { return strings.ReplaceAll(p.MeshString(), " × ", " ") }, nil})
 	add(column{"SEQUENCES", func(p *Point) string {
-		return blank(figures.Thousands(float64(p.GlobalBatch)), p.GlobalBatch > 0)
+		return blank(human.Count(float64(p.GlobalBatch)), p.GlobalBatch > 0)
 	}, func(_ *Series, r *ReferencePoint) string {
-		return blank(figures.Thousands(float64(r.GlobalBatch)), r.GlobalBatch > 0)
+		return blank(human.Count(float64(r.GlobalBatch)), r.GlobalBatch > 0)
 	}})
-	add(column{"STEP", func(p *Point) string { return blank(figures.Seconds(p.StepSeconds), p.Status == OK) },
+	add(column{"STEP", func(p *Point) string { return blank(human.Seconds(p.StepSeconds), p.Status == OK) },
 		func(_ *Series, r *ReferencePoint) string {
-			return blank(figures.Seconds(r.StepSeconds), r.StepSeconds > 0)
+			return blank(human.Seconds(r.StepSeconds), r.StepSeconds > 0)
 		}})
-	add(column{"TOKENS/S", func(p *Point) string { return blank(figures.Thousands(p.TPS), p.Status == OK) },
+	add(column{"TOKENS/S", func(p *Point) string { return blank(human.Count(p.TPS), p.Status == OK) },
 		func(_ *Series, r *ReferencePoint) string {
-			return figures.Thousands(r.TPSDevice * float64(r.Devices))
+			return human.Count(r.TPSDevice * float64(r.Devices))
 		}})
-	add(column{"A DEVICE", func(p *Point) string { return blank(figures.Thousands(p.TPSDevice), p.Status == OK) },
-		func(_ *Series, r *ReferencePoint) string { return figures.Thousands(r.TPSDevice) }})
+	add(column{"A DEVICE", func(p *Point) string { return blank(human.Count(p.TPSDevice), p.Status == OK) },
+		func(_ *Series, r *ReferencePoint) string { return human.Count(r.TPSDevice) }})
 	if chips {
-		add(column{"A CHIP", func(p *Point) string { return blank(figures.Thousands(p.TPSChip), p.Status == OK) },
-			func(_ *Series, r *ReferencePoint) string { return figures.Thousands(r.TPSChip) }})
+		add(column{"A CHIP", func(p *Point) string { return blank(human.Count(p.TPSChip), p.Status == OK) },
+			func(_ *Series, r *ReferencePoint) string { return human.Count(r.TPSChip) }})
 	}
 	if mfu {
 		percent := func(v float64) string { return blank(fmt.Sprintf("%.1f%%", v), v > 0) }
@@ -110,7 +110,7 @@ func (s *Sweep) columns() []column {
 			if p.Exposed == nil || p.StepSeconds <= 0 {
 				return ""
 			}
-			return fmt.Sprintf("%s (%.1f%%)", figures.Seconds(*p.Exposed), 100**p.Exposed/p.StepSeconds)
+			return fmt.Sprintf("%s (%.1f%%)", human.Seconds(*p.Exposed), 100**p.Exposed/p.StepSeconds)
 		}, nil})
 		add(column{"MEMORY", func(p *Point) string {
 			if p.Memory == 0 {
@@ -215,7 +215,7 @@ func (s *Sweep) Title() string {
 	if s.Source == Run {
 		steps = fmt.Sprintf(", %d steps of which the first %d do not count", s.Steps, s.Warmup)
 	}
-	return fmt.Sprintf("%s, sequences of %s tokens, %s, on %s%s, %s%s", s.Model, figures.Thousands(float64(s.SeqLen)), s.Precision, s.Kind, mode, how, steps)
+	return fmt.Sprintf("%s, sequences of %s tokens, %s, on %s%s, %s%s", s.Model, human.Count(float64(s.SeqLen)), s.Precision, s.Kind, mode, how, steps)
 }
 
 // Unlike says in what a published series is of something else than the sweep, so

@@ -28,8 +28,8 @@ func TestWrite(t *testing.T) {
 	for _, want := range []string{
 		`(?m)^qwen3_moe 235B-A22B, sequences of 4,096 tokens, bfloat16, on tpu7x, weak scaling, planned$`,
 		`(?m)^32 +tpu7x:2x4x4 .* 100.0 of 90.0 GiB +does not fit$`,
-		`(?m)^64 +tpu7x:4x4x4 +128 +dp_replicate=1 dp_shard=128 +2,048 +10.00 s +838,861 +6,554 +13,107 +65.5% +72.8% +100.0% +0 \(0.0%\) +80.0 of 90.0 GiB +planned$`,
-		`(?m)^64 of 100 .* impossible$`, `(?m)^256 .* 98.0% +200 ms \(2.0%\) .* planned$`,
+		`(?m)^64 +tpu7x:4x4x4 +128 +dp_replicate=1 dp_shard=128 +2,048 +10.00 s +838,861 +6,554 +13,107 +65.5% +72.8% +100.0% +0 s \(0.0%\) +80.0 of 90.0 GiB +planned$`,
+		`(?m)^64 of 100 .* impossible$`, `(?m)^256 .* 98.0% +200.0 ms \(2.0%\) .* planned$`,
 		`(?m)^2048 +tpu7x:8x8x16\*2 .* extrapolated$`,
 		`(?m)^8192 +tpu7x +16384 +262,144 +31.20 s +34,471,936 +2,104 +4,208 +27.1% +94.1% +published$`,
 		`(?m)^note  chips-100: 100 chips cannot be had`, `(?m)^note  tpu7x-8x8x16-by-2: extrapolated: computation is`,
