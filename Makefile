@@ -7,7 +7,7 @@ COMMIT := $(shell git describe --always --dirty 2>/dev/null)
 # Two test binaries at a time: each runs a compiler of its own.
 TEST := $(GO) test -p 2 -timeout 25m
 
-.PHONY: help build run test test-long bench lint deps clean go
+.PHONY: help build run test test-long bench lint deps browser clean go
 
 help:
 	@echo "make run        build, install the CPU plugin, train a mixture of experts on Go's own source code, on 8 virtual devices"
@@ -25,9 +25,16 @@ go:
 build: go
 	$(GO) build -trimpath -ldflags "-X main.commit=$(COMMIT)" -o bin/titan ./cmd/titan
 
-deps: build
+deps: build browser
 	@bin/titan plugin install cpu
 	@bin/titan plugin install tpu || echo "note: without the tpu plugin the tests that compile for TPU are skipped"
+
+# The report's pages are tried in a real browser.
+browser:
+	@for b in $$TITAN_CHROMIUM chromium chromium-browser google-chrome google-chrome-stable; do command -v "$$b" >/dev/null && exit 0; done; \
+	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null && exit 0; fi; \
+	echo "note: without Chromium the report's pages are not tried in a browser; install it (Debian: sudo apt-get install chromium), or name one in TITAN_CHROMIUM"
 
 run: build
 	bin/titan plugin install cpu

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"titan/internal/human"
 )
 
 // Comparison is results side by side. The first is the base that the others are
@@ -99,6 +101,9 @@ func (c *Comparison) row(kind RowKind, values []map[string]float64) (Row, bool) 
 		}
 		found = true
 		cell.Value, cell.Text = &x, kind.Write(x)
+		if money := c.Results[i].Currency; money != "" && (kind.Key == CostToken || kind.Key == TargetCost) {
+			cell.Text += " " + money
+		}
 		evidenceOnly := true
 		for _, m := range c.Marks[i] {
 			if kind.in(m.Spoils) {
@@ -190,7 +195,7 @@ func (c *Comparison) derive(values []map[string]float64, o Options) {
 		}
 	}
 	if n > 1 {
-		c.Notes = append(c.Notes, fmt.Sprintf("equal tokens are %.0f, equal time %.4g s: what the shortest run has; losses there are means of the logged ones in the last 5%%", tokens, seconds))
+		c.Notes = append(c.Notes, fmt.Sprintf("equal tokens are %s, equal time is %s: what the shortest run has; losses there are means of the logged ones in the last 5%%", human.Count(tokens), human.Seconds(seconds)))
 	}
 	if o.TargetLoss > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("the target is a loss of %g: of validation where a run validates, else the mean of three logged training losses", o.TargetLoss))

@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -53,11 +54,19 @@ func (r *Result) Describe() string {
 	return strings.Join(parts, "; ")
 }
 
+// ChangeText writes the change of a cell, "" if there is none worth a word.
+func (c Cell) ChangeText() string {
+	if c.Change == nil || math.Abs(*c.Change) < 0.05 {
+		return ""
+	}
+	return fmt.Sprintf("%+.1f%%", *c.Change)
+}
+
 // cellText is a cell with its change and signs.
 func cellText(c Cell) string {
 	s := c.Text
-	if c.Change != nil {
-		s += fmt.Sprintf(" (%+.1f%%)", *c.Change)
+	if change := c.ChangeText(); change != "" {
+		s += " (" + change + ")"
 	}
 	if c.Best {
 		s += " " + bestSign

@@ -193,10 +193,13 @@ func (b *browser) shoot(name string) {
 	if *screenshots == "" {
 		return
 	}
-	var height float64
-	b.eval("Math.min(document.documentElement.scrollHeight, 2200)", &height)
+	height, scale := 0.0, 0.7
+	b.eval("Math.min(document.documentElement.scrollHeight, 1500)", &height)
+	if b.width() <= phone {
+		scale = 0.5
+	}
 	out := b.do("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true,
-		"clip": map[string]any{"x": 0, "y": 0, "width": b.width(), "height": height, "scale": 1}})
+		"clip": map[string]any{"x": 0, "y": 0, "width": b.width(), "height": height, "scale": scale}})
 	png, err := base64.StdEncoding.DecodeString(out["data"].(string))
 	require.NoError(b.t, err)
 	require.NoError(b.t, os.WriteFile(filepath.Join(*screenshots, name+".png"), png, 0o644))

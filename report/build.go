@@ -201,8 +201,8 @@ func (b *builder) comparison(differences bool) {
 func compareCell(c *compare.Comparison, key string, i int, cell compare.Cell) Cell {
 	out := Cell{Text: cell.Text, Figure: figure(key, i, cell.Value)}
 	var signs []string
-	if cell.Change != nil {
-		signs = append(signs, fmt.Sprintf("%+.1f%%", *cell.Change))
+	if change := cell.ChangeText(); change != "" {
+		signs = append(signs, change)
 	}
 	switch {
 	case cell.Value == nil:

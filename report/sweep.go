@@ -154,11 +154,11 @@ func scalingCharts(unit string, groups []group) []Chart {
 	var speed, total, efficiency, causal, full []chart.Series
 	for i, g := range groups {
 		role := chart.SeriesRole(i)
-		of := func(f func(scalePoint) float64) chart.Series {
+		of := func(write func(float64) string, f func(scalePoint) float64) chart.Series {
 			s := chart.Series{Name: g.name, Role: role, Dash: !g.measured, Dots: true}
 			for _, p := range g.points {
 				s.X, s.Y = append(s.X, float64(p.size)), append(s.Y, f(p))
-				tip := fmt.Sprintf("%s, %s %s: %s", g.name, human.Count(float64(p.size)), unit, human.Short(f(p)))
+				tip := fmt.Sprintf("%s, %s %s: %s", g.name, human.Count(float64(p.size)), unit, write(f(p)))
 				if p.source == sweep.Extrapolated {
 					tip += " (extrapolated)"
 				}
@@ -176,17 +176,17 @@ func scalingCharts(unit string, groups []group) []Chart {
 			}
 			return s
 		}
-		speed = append(speed, of(func(p scalePoint) float64 { return p.device }), ideal(func(_, first scalePoint) float64 { return first.device }))
-		total = append(total, of(func(p scalePoint) float64 { return p.total }), ideal(func(p, first scalePoint) float64 {
+		speed = append(speed, of(human.Count, func(p scalePoint) float64 { return p.device }), ideal(func(_, first scalePoint) float64 { return first.device }))
+		total = append(total, of(human.SI, func(p scalePoint) float64 { return p.total }), ideal(func(p, first scalePoint) float64 {
 			return first.total * float64(p.size) / float64(first.size)
 		}))
 		first := g.points[0].device
-		efficiency = append(efficiency, of(func(p scalePoint) float64 { return 100 * p.device / first }))
+		efficiency = append(efficiency, of(human.Percent, func(p scalePoint) float64 { return 100 * p.device / first }))
 		if slices.ContainsFunc(g.points, func(p scalePoint) bool { return p.mfu != nil && p.mfu[0] > 0 }) {
-			causal = append(causal, of(func(p scalePoint) float64 { return mfu(p, 0) }))
+			causal = append(causal, of(human.Percent, func(p scalePoint) float64 { return mfu(p, 0) }))
 		}
 		if slices.ContainsFunc(g.points, func(p scalePoint) bool { return p.mfu != nil && p.mfu[1] > 0 }) {
-			full = append(full, of(func(p scalePoint) float64 { return mfu(p, 1) }))
+			full = append(full, of(human.Percent, func(p scalePoint) float64 { return mfu(p, 1) }))
 		}
 	}
 	percent := chart.Axis{Zero: true, Write: human.Percent}

@@ -103,6 +103,9 @@ func widest(a Axis, ticks []float64) float64 {
 func (s *Scene) axes(f frame, x, y scale, rows []float64) {
 	for _, t := range rows {
 		at := y.at(t)
+		if !(at >= f.top-1 && at <= f.bottom+1) {
+			continue
+		}
 		s.line(Grid, 1, false, point{f.left, at}, point{f.right, at})
 		s.write(Muted, f.left-5, at+4, smallSize, end, y.axis.tick(t))
 	}
@@ -111,7 +114,7 @@ func (s *Scene) axes(f frame, x, y scale, rows []float64) {
 		at := x.at(t)
 		label := x.axis.tick(t)
 		half := width(label, smallSize) / 2
-		if at < f.left-1 || at > f.right+1 || at-half < last+6 {
+		if !(at >= f.left-1 && at <= f.right+1) || at-half < last+6 {
 			continue
 		}
 		s.line(Grid, 1, false, point{at, f.top}, point{at, f.bottom})
@@ -126,39 +129,43 @@ func (s *Scene) axes(f frame, x, y scale, rows []float64) {
 // curve draws one series, in pieces where it is interrupted.
 func (s *Scene) curve(l Series, i int, x, y scale) {
 	role := l.role(i)
-	var piece []point
-	flush := func() {
-		switch {
-		case len(piece) == 1:
-			s.dot(role, piece[0], 2, "")
-		case len(piece) > 1:
-			s.line(role, 1.8, l.Dash, thin(piece)...)
-		}
-		piece = nil
-	}
-	for k := range min(len(l.X), len(l.Y)) {
-		p := point{x.at(l.X[k]), y.at(l.Y[k])}
-		if !finite(p.x) || !finite(p.y) {
-			flush()
-			continue
-		}
-		piece = append(piece, p)
-		if l.Dots {
+	all := make([]point, min(len(l.X), len(l.Y)))
+	for k := range all {
+		all[k] = point{x.at(l.X[k]), y.at(l.Y[k])}
+		if l.Dots && len(all) <= maxDots && all[k].finite() {
 			tip := l.Name + " " + x.axis.write(l.X[k]) + ": " + y.axis.write(l.Y[k])
 			if k < len(l.Tips) {
 				tip = l.Tips[k]
 			}
-			s.dot(role, p, 3.5, tip)
+			s.dot(role, all[k], 3.5, tip)
 		}
 	}
-	flush()
+	var piece []point
+	for _, p := range append(thin(all), point{math.NaN(), 0}) {
+		switch {
+		case p.finite():
+			piece = append(piece, p)
+			continue
+		case len(piece) == 1:
+			s.dot(role, piece[0], 2, "")
+		case len(piece) > 1:
+			s.line(role, 1.8, l.Dash, piece...)
+		}
+		piece = nil
+	}
 }
 
-// maxPoints is more than a screen can show of one curve.
-const maxPoints = 1200
+func (p point) finite() bool { return finite(p.x) && finite(p.y) }
 
-// thin drops points of a curve that has more than can be seen; of each stretch the
-// highest and the lowest stay.
+// maxPoints is more than a screen can show of one curve, maxDots more than it can
+// mark.
+const (
+	maxPoints = 1200
+	maxDots   = 300
+)
+
+// thin drops points of a curve that has more than can be seen: of each stretch the
+// highest and the lowest stay, and interruptions as long as a stretch.
 func thin(p []point) []point {
 	if len(p) <= maxPoints {
 		return p
@@ -167,21 +174,26 @@ func thin(p []point) []point {
 	n := maxPoints/2 - 1
 	for b := range n {
 		from, to := 1+b*(len(p)-2)/n, 1+(b+1)*(len(p)-2)/n
-		if from >= to {
-			continue
-		}
-		low, high := from, from
+		low, high := -1, -1
 		for k := from; k < to; k++ {
-			if p[k].y < p[low].y {
+			if !p[k].finite() {
+				continue
+			}
+			if low < 0 || p[k].y < p[low].y {
 				low = k
 			}
-			if p[k].y > p[high].y {
+			if high < 0 || p[k].y > p[high].y {
 				high = k
 			}
 		}
-		out = append(out, p[min(low, high)])
-		if low != high {
-			out = append(out, p[max(low, high)])
+		switch {
+		case from >= to:
+		case low < 0:
+			out = append(out, p[from])
+		case low == high:
+			out = append(out, p[low])
+		default:
+			out = append(out, p[min(low, high)], p[max(low, high)])
 		}
 	}
 	return append(out, p[len(p)-1])
