@@ -21,7 +21,9 @@ func FromRun(run *runs.Run) *Result {
 	r.Basis[Effort] = "default"
 	r.fromRecipe()
 	if a := run.Last(); a != nil {
-		r.State = string(a.Reason(time.Now()))
+		if run.Record.Schema > 0 { // without a record nothing tells how it ended
+			r.State = string(a.Reason(time.Now()))
+		}
 		r.fromAttempt(a)
 	}
 	r.curve(run)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -77,7 +78,7 @@ func runCompare(c *cobra.Command, args []string, flags *compareFlags) error {
 	case flags.target < 0:
 		return usageError{fmt.Errorf("--target-loss is %g and must be positive", flags.target)}
 	}
-	inputs, _, err := loadAll(c, args)
+	inputs, _, err := loadAll(args, c.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func runCompare(c *cobra.Command, args []string, flags *compareFlags) error {
 
 // loadAll opens what is to be compared. What is damaged is told and returned as
 // warnings; what cannot be read at all is an error only if nothing is left.
-func loadAll(c *cobra.Command, paths []string) (inputs []*compare.Input, warnings []string, err error) {
+func loadAll(paths []string, tell io.Writer) (inputs []*compare.Input, warnings []string, err error) {
 	var failed []error
 	for _, p := range paths {
 		in, found, err := compare.Load(p)
@@ -133,14 +134,16 @@ func loadAll(c *cobra.Command, paths []string) (inputs []*compare.Input, warning
 		}
 		inputs = append(inputs, in)
 	}
-	if len(inputs) == 0 {
-		return nil, warnings, errors.Join(failed...)
-	}
-	for _, err := range failed {
-		warnings = append(warnings, "left out: "+err.Error())
+	if len(inputs) > 0 {
+		for _, err := range failed {
+			warnings = append(warnings, "left out: "+err.Error())
+		}
 	}
 	for _, w := range warnings {
-		fmt.Fprintln(c.ErrOrStderr(), "warning:", w)
+		fmt.Fprintln(tell, "warning:", w)
+	}
+	if len(inputs) == 0 {
+		return nil, warnings, errors.Join(failed...)
 	}
 	return inputs, warnings, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -58,14 +59,13 @@ goes on.`,
 }
 
 func runReport(c *cobra.Command, args []string, flags *reportFlags) error {
-	build := func() (*report.Page, error) { return buildReport(c, args, flags) }
 	if flags.serve != "" {
 		if flags.out != "" || flags.svg != "" || flags.png != "" {
 			return usageError{errors.New("--serve writes no files; leave out --out, --svg and --png")}
 		}
-		return serveReport(c, args, flags, build)
+		return serveReport(c, args, flags)
 	}
-	page, err := build()
+	page, err := buildReport(args, flags, c.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -95,9 +95,9 @@ func runReport(c *cobra.Command, args []string, flags *reportFlags) error {
 	return nil
 }
 
-// buildReport reads everything and makes the page.
-func buildReport(c *cobra.Command, args []string, flags *reportFlags) (*report.Page, error) {
-	inputs, warnings, err := loadAll(c, args)
+// buildReport reads everything and makes the page; warnings go to tell, too.
+func buildReport(args []string, flags *reportFlags, tell io.Writer) (*report.Page, error) {
+	inputs, warnings, err := loadAll(args, tell)
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +124,8 @@ func writeDrawings(page *report.Page, format, dir string) (int, error) {
 	return len(drawings), nil
 }
 
-func serveReport(c *cobra.Command, args []string, flags *reportFlags, build func() (*report.Page, error)) error {
-	if _, err := build(); err != nil { // what is wrong from the beginning is told at once
+func serveReport(c *cobra.Command, args []string, flags *reportFlags) error {
+	if _, err := buildReport(args, flags, c.ErrOrStderr()); err != nil { // what is wrong from the beginning is told at once
 		return err
 	}
 	l, err := net.Listen("tcp", flags.serve)
@@ -133,6 +133,7 @@ func serveReport(c *cobra.Command, args []string, flags *reportFlags, build func
 		return fmt.Errorf("--serve: %w; give an address that is free, such as 127.0.0.1:0", err)
 	}
 	fmt.Fprintf(c.OutOrStdout(), "the report is at http://%s/ until Ctrl-C\n", l.Addr())
+	build := func() (*report.Page, error) { return buildReport(args, flags, io.Discard) } // the page has the warnings
 	s := &report.Server{Build: build, Paths: slices.Clone(args)}
 	return s.Serve(c.Context(), l)
 }
