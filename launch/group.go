@@ -55,9 +55,10 @@ type Group struct {
 	shut    func()        // stops the coordinator
 	turns   turns
 
-	mu    sync.Mutex
-	limit time.Duration // of exchanges
-	left  bool
+	mu     sync.Mutex
+	limit  time.Duration // of exchanges
+	signal int           // for which all are to stop, if this process asked
+	left   bool
 }
 
 // Join comes together with the other processes and returns when all are there.
@@ -172,6 +173,7 @@ func (g *Group) wait(ctx context.Context, q request, limit time.Duration, what s
 		r, err := g.call(ctx, q)
 		switch {
 		case err == nil && r.Failure != nil:
+			g.stopping(r.Stop)
 			return r, r.Failure
 		case err == nil && r.Error != "":
 			return r, fmt.Errorf("launch: %s", r.Error)
@@ -244,10 +246,7 @@ func (g *Group) watch() {
 		}
 		heard = time.Now()
 		g.turns.hear(r.Behind)
-		if r.Stop != nil && !stopping {
-			g.turns.begin(r.Stop)
-			go g.agree()
-		}
+		g.stopping(r.Stop)
 	}
 }
 
@@ -279,7 +278,9 @@ func (g *Group) Leave() error {
 // part says good-bye, once: who cannot be told finds out. Then it ends watching
 // and, as the coordinator, gives the others some time to hear what has happened.
 func (g *Group) part(q request) {
-	q.Process, q.Nonce = g.id.Process, g.nonce
+	g.mu.Lock()
+	q.Process, q.Nonce, q.Signal = g.id.Process, g.nonce, g.signal
+	g.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), g.o.hold)
 	defer cancel()
 	_, _ = g.call(ctx, q)

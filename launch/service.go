@@ -120,6 +120,7 @@ func (s *service) tell() {
 	s.changed = make(chan struct{})
 }
 
+// failed is the reply to a request that fails.
 func failed(err error) reply {
 	var f *Failure
 	if errors.As(err, &f) {
@@ -153,10 +154,12 @@ func (s *service) act(q request) (r reply, more bool) {
 	case opStop:
 		t.ask(q.Process, q.Signal)
 	case opFail:
-		t.fail(q.Process, q.Key, false)
-		t.failure.Passing = t.failure.Passing || q.Passing && t.failure.Process == q.Process
+		t.fail(Failure{Process: q.Process, Reason: q.Key, Passing: q.Passing})
 		t.leave(q.Process)
 	case opLeave:
+		if q.Signal != 0 { // before the others learn that it is gone
+			t.ask(q.Process, q.Signal)
+		}
 		t.leave(q.Process)
 	case opPut:
 		t.values[q.Key] = append([]byte{}, q.Value...)
@@ -186,12 +189,14 @@ func (s *service) look(q request) (r reply, more bool) {
 			return reply{Done: true, Values: messages}, false
 		}
 		if gone != nil && t.failure == nil {
-			return failed(gone), false
+			r = failed(gone)
+			r.Stop = t.stop // it may be gone for that
+			return r, false
 		}
 	}
 	switch {
 	case t.failure != nil:
-		return reply{Failure: t.failure}, false
+		return reply{Failure: t.failure, Stop: t.stop}, false
 	case q.Op == opJoin && t.complete():
 		return reply{Done: true, Values: t.hosts()}, false
 	case q.Op == opGet:

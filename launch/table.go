@@ -118,7 +118,7 @@ func (t *table) join(process, size int, nonce, host string, now time.Time) error
 		if host != m.host {
 			reason += fmt.Sprintf(", now from %s", host)
 		}
-		t.fail(process, reason+": it was started again by itself, or two processes have its number", false)
+		t.fail(Failure{Process: process, Reason: reason + ": it was started again by itself, or two processes have its number"})
 		return t.failure
 	}
 	*m = member{nonce: nonce, host: host, seen: now}
@@ -146,15 +146,16 @@ func (t *table) end(process int, now time.Time) {
 func (t *table) check(now time.Time) {
 	for i, m := range t.members {
 		if m.nonce != "" && !m.left && m.waiting == 0 && now.Sub(m.seen) > t.silence {
-			t.fail(i, fmt.Sprintf("was not heard of for %v", t.silence), true)
+			t.fail(Failure{Process: i, Reason: fmt.Sprintf("was not heard of for %v", t.silence), Silent: true, Passing: true})
 		}
 	}
 }
 
 // fail ends the group. What ended it first counts.
-func (t *table) fail(process int, reason string, silent bool) {
+func (t *table) fail(f Failure) {
 	if t.failure == nil {
-		t.failure = &Failure{Process: process, Host: t.host(process), Reason: reason, Silent: silent, Passing: silent}
+		f.Host = t.host(f.Process)
+		t.failure = &f // and never changed: replies hold it
 	}
 }
 

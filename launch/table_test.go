@@ -56,7 +56,7 @@ func TestTableSilence(t *testing.T) {
 	tb.check(noon.Add(1001 * time.Millisecond))
 	require.EqualError(t, tb.failure, "launch: process 3 (host-3) was not heard of for 1s")
 	require.True(t, tb.failure.Silent)
-	tb.fail(0, "something else", false)
+	tb.fail(Failure{Reason: "something else"})
 	require.Equal(t, 3, tb.failure.Process, "what came first counts")
 	require.Equal(t, []int{1}, tb.stay(), "neither who left nor who is lost is waited for")
 }

@@ -36,11 +36,16 @@ func (t *turns) hear(behind string) {
 	t.behind = behind
 }
 
-func (t *turns) begin(s *Stop) {
+// stopping notes that all are to stop, and has that agreed on.
+func (g *Group) stopping(s *Stop) {
+	t := &g.turns
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.stop = s
-	close(t.asked)
+	if s != nil && t.stop == nil {
+		t.stop = s
+		close(t.asked)
+		go g.agree()
+	}
 }
 
 // agree settles with the others where all stop.
@@ -73,6 +78,9 @@ func (g *Group) agree() {
 
 // Stop has all processes stop, at the same turn. It returns at once.
 func (g *Group) Stop(signal int) {
+	g.mu.Lock()
+	g.signal = signal // for a process that leaves before it is told
+	g.mu.Unlock()
 	go func() {
 		// Without an answer the group is lost, which is noticed elsewhere.
 		_, _ = g.wait(g.ctx, request{Op: opStop, Signal: signal}, g.o.Limit, "to stop")

@@ -87,10 +87,23 @@ func (t *trainer) join(ctx context.Context, find func(ctx context.Context, platf
 // all the time, whatever their devices do.
 const maxSilence = 30 * time.Second
 
+// heard notes a signal elsewhere that this process has heard of.
+func (h *hosts) heard() {
+	if h.group == nil {
+		return
+	}
+	if s := h.group.Stopping(); s != nil {
+		h.stop.ask(syscall.Signal(s.Signal))
+	}
+}
+
 // part takes leave of the others. If the run failed they are told why.
 func (h *hosts) part(err error) error {
 	if h.group == nil {
 		return nil
+	}
+	if sig, ok := h.stop.signal().(syscall.Signal); ok {
+		h.group.Stop(int(sig))
 	}
 	if err != nil {
 		h.group.Fail(err)

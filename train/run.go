@@ -107,6 +107,7 @@ func (t *trainer) run(ctx context.Context, o RunOptions) (*Result, error) {
 	setup, cancel := t.stop.context(ctx)
 	err := t.prepare(setup, o)
 	cancel()
+	t.hosts.heard()
 	if sig := t.stop.signal(); sig != nil && abandoned(err) {
 		t.logf("%v before the first step: there is nothing to save", sig)
 		return &Result{Step: t.progress.Step, Stopped: sig, Saved: t.savedStep() >= 0}, nil
