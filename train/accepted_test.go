@@ -26,7 +26,7 @@ func randomRecipe(rng *rand.Rand) []string {
 
 	family := one("llama3", "qwen3", "qwen3_moe", "qwen3_moe")
 	add("model.name="+family, "model.flavor=debugmodel", "model.override={dim="+one("32", "64", "48")+",n_layers="+one("2", "4", "6")+
-		",n_heads=8,n_kv_heads="+one("2", "4", "8", "1")+",head_dim="+one("8", "16")+",hidden_dim="+one("64", "96", "128")+",vocab_size="+one("64", "96", "384")+"}")
+		",n_heads=8,n_kv_heads="+one("2", "4", "8", "1")+",head_dim="+one("8", "16", "128")+",hidden_dim="+one("64", "96", "128")+",vocab_size="+one("64", "96", "384")+"}")
 	if chance(20) {
 		add("model.override.tie_embeddings=true")
 	}
@@ -65,7 +65,7 @@ func randomRecipe(rng *rand.Rand) []string {
 	switch {
 	case chance(15):
 		add("mesh.devices=" + one("1", "8", "16", "24"))
-	case chance(25):
+	case chance(40):
 		add("mesh.platform=tpu", "mesh.topology="+one("v5e:2x2", "v5e:2x4", "v6e:4x4", "tpu7x:2x2x1", "v5p:2x2x2", "v5e:2x2*2"))
 	}
 	if chance(40) {
@@ -75,7 +75,7 @@ func randomRecipe(rng *rand.Rand) []string {
 		add("parallelism.context_parallel_rotate_method=allgather")
 	}
 
-	add("training.seq_len="+one("48", "64", "64", "96", "192"), "training.local_batch_size="+one("1", "2", "3"))
+	add("training.seq_len="+one("48", "64", "64", "96", "192", "256", "1024"), "training.local_batch_size="+one("1", "2", "3"))
 	if chance(60) {
 		add("training.global_batch_size=" + one("8", "16", "24", "48", "96"))
 	}
@@ -116,6 +116,12 @@ func randomRecipe(rng *rand.Rand) []string {
 	if chance(25) {
 		add("optimizer." + one("state_dtype=bfloat16", "skip_nonfinite=false", "param_groups=[{pattern='norm',weight_decay=0.0}]",
 			"param_groups=[{pattern='embed',optimizer='Muon'},{pattern='.',lr=1e-4}]"))
+	}
+	if chance(30) {
+		add("kernels.attention="+one("auto", "tile", "plain"), "kernels.experts="+one("auto", "tile", "plain"))
+		if chance(40) {
+			add("kernels." + one("attention_tiles={queries=128,keys=256}", "attention_tiles.keys=128", "expert_tiles.product={m=32,k=128,n=128}", "expert_tiles.rhs.m=64"))
+		}
 	}
 	if sparse && chance(10) {
 		add("debug.moe_force_load_balance=true")
@@ -170,7 +176,7 @@ func traced(r *configs.Recipe) (err error) {
 func TestAcceptedRecipesTrace(t *testing.T) {
 	accept := 40
 	if long {
-		accept = 4000
+		accept = 2000
 	}
 	file := filepath.Join(t.TempDir(), "any.toml")
 	require.NoError(t, os.WriteFile(file, nil, 0o666))

@@ -106,9 +106,8 @@ func (c *Cache) storeAhead(t target, exe *pjrt.Executable, a *Ahead, key string)
 func (c *Cache) described(out *Outcome) *Ahead {
 	start := time.Now()
 	for _, key := range []string{out.Key, aboutKey(out.Key)} {
-		_, blob, err := readEntry(c.file(key), key)
+		_, blob, err := c.read(key, out)
 		if err != nil {
-			out.why("not in the compile cache yet")
 			return nil
 		}
 		if key == out.Key {

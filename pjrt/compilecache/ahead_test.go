@@ -1,6 +1,7 @@
 package compilecache
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,4 +58,19 @@ func TestAhead(t *testing.T) {
 	require.Len(t, entries, 2)
 	_, other := get("2.5")
 	require.NotEqual(t, out.Key, other.Key)
+	require.Equal(t, "not in the compile cache yet", other.Why)
+
+	// Damage is told, of the program and of what is said about it, and mended.
+	for _, key := range []string{out.Key, aboutKey(out.Key)} {
+		raw, err := os.ReadFile(cache.file(key))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(cache.file(key), raw[:len(raw)-9], 0o600))
+		again, outcome := get("1.5")
+		require.True(t, outcome.Stored)
+		require.Contains(t, outcome.Why, "the cached entry "+key)
+		require.Contains(t, outcome.Why, "is unusable")
+		require.Equal(t, first.Memory, again.Memory)
+		_, hit := get("1.5")
+		require.True(t, hit.Hit, hit.Why)
+	}
 }

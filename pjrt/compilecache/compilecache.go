@@ -178,13 +178,8 @@ func (o *Outcome) compile(client *pjrt.Client, code []byte, opts pjrt.CompileOpt
 func (c *Cache) load(client *pjrt.Client, out *Outcome) *pjrt.LoadedExecutable {
 	start := time.Now()
 	path := c.file(out.Key)
-	head, blob, err := readEntry(path, out.Key)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		out.why("not in the compile cache yet")
-		return nil
-	case err != nil:
-		out.why("the cached entry %s is unusable: %v", filepath.Base(path), err)
+	head, blob, err := c.read(out.Key, out)
+	if err != nil {
 		return nil
 	}
 	exe, err := client.Load(blob)
@@ -201,6 +196,19 @@ func (c *Cache) load(client *pjrt.Client, out *Outcome) *pjrt.LoadedExecutable {
 	_ = os.Chtimes(path, now, now) // marks the use; on a read-only folder nothing is evicted either
 	out.Hit, out.LoadTime, out.Bytes = true, time.Since(start), int64(len(blob))
 	return exe
+}
+
+// read returns an entry that is whole. Otherwise out says why there is none.
+func (c *Cache) read(key string, out *Outcome) (header, []byte, error) {
+	path := c.file(key)
+	head, blob, err := readEntry(path, key)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		out.why("not in the compile cache yet")
+	case err != nil:
+		out.why("the cached entry %s is unusable: %v", filepath.Base(path), err)
+	}
+	return head, blob, err
 }
 
 // store writes a compiled program and returns its size.
