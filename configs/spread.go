@@ -155,7 +155,7 @@ func (r *rules) count() (shard int, ok bool) {
 	case r.devices > 0 && shard == -1:
 		return left, true
 	case r.devices > 0 && shard != left:
-		r.but(keyShard, ", but the other degrees leave %d of %d devices", left, r.devices)
+		r.but(keyShard, "%s", parallel.ButLeft(left, r.devices))
 		return 0, false
 	case shard == -1:
 		shard = r.Expert

@@ -102,7 +102,7 @@ func (c Config) Axes(devices int) ([]mesh.Axis, error) {
 		}
 	}
 	if devices > 0 && devices/others != shard {
-		return nil, recipekey.Errorf("parallelism.data_parallel_shard_degree", "is %d, but the other degrees leave %d of %d devices", shard, devices/others, devices)
+		return nil, recipekey.Errorf("parallelism.data_parallel_shard_degree", "is %d%s", shard, ButLeft(devices/others, devices))
 	}
 	if others > math.MaxInt32/shard {
 		return nil, recipekey.Errorf("parallelism.data_parallel_shard_degree", "is %d%s", shard, TooMany(others))
@@ -132,6 +132,17 @@ func Left(left, devices int) string {
 		return fmt.Sprintf("the %d devices", devices)
 	}
 	return fmt.Sprintf("the %d of %d devices that other degrees leave", left, devices)
+}
+
+// ButLeft says, after data_parallel_shard_degree, how many devices there are for it.
+func ButLeft(left, devices int) string {
+	switch {
+	case left == devices && devices == 1:
+		return ", but there is 1 device"
+	case left == devices:
+		return fmt.Sprintf(", but there are %d devices", devices)
+	}
+	return fmt.Sprintf(", but the other degrees leave %d of %d devices", left, devices)
 }
 
 // TooMany says, after a degree, that with others it asks for more devices than can

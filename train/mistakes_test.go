@@ -61,7 +61,7 @@ func TestMistakes(t *testing.T) {
 		file := filepath.Join(dir, "r.toml")
 		require.NoError(t, os.WriteFile(file, []byte("extends = \"llama3_debug\"\n[mesh]\ndevices = 3\n[parallelism]\ndata_parallel_shard_degree = 2\n"), 0o666))
 		_, _, err := configs.Load(file, nil)
-		require.ErrorContains(t, err, "is 2, but the other degrees leave 3 of 3 devices; the nearest that works is 3")
+		require.ErrorContains(t, err, "is 2, but there are 3 devices; the nearest that works is 3")
 	})
 	t.Run("devices there are", func(t *testing.T) {
 		path, err := plugins.Find("cpu")
