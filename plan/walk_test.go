@@ -96,6 +96,19 @@ func TestUnknownLoops(t *testing.T) {
 	require.Equal(t, []string{"while.0"}, out.loops)
 }
 
+// Experts' rows are exchanged once if experts are balanced: the loop of further
+// exchanges does not count.
+func TestFurtherExchangesDoNotCount(t *testing.T) {
+	s := newSmall()
+	rest := s.computation("rest")
+	add(rest, working(1000))
+	add(s.comp, working(500))
+	add(s.comp, &hlo.Instruction{Opcode: "while", Called: []*hlo.Computation{rest, s.computation("c")}, Metadata: hlo.Metadata{SourceFile: "/titan/models/decoder/moe_exchange.go"}})
+	out := s.predict(t, Cycles)
+	require.InEpsilon(t, 500/clock, out.seconds(), 1e-9)
+	require.Empty(t, out.loops)
+}
+
 // Of an asynchronous collective only what the computation in between does not hide
 // is waited for; a second one has to wait for the links.
 func TestOverlap(t *testing.T) {
