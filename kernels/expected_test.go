@@ -124,7 +124,7 @@ func TestExpectedOfAttention(t *testing.T) {
 // Of a grouped product the matrix of a group is copied once for all its rows.
 func TestExpectedOfGroups(t *testing.T) {
 	const E, M, K, N = 4, 4096, 512, 256
-	s := groupedShape{E: E, M: M, K: K, N: N, in: dtype.BF16, out: dtype.BF16}
+	s := groupedShape{E: E, M: M, K: K, N: N, in: dtype.BF16, out: dtype.BF16, products: 1}
 	k := groupedKernel(s, MatmulTiles{256, 512, 256}, M/256+E-1, M, false)
 	e := k.expected()
 	require.Equal(t, float64(M/256+E-1), e.Count(), "groups end inside of tiles")

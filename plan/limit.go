@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 )
 
 // limit names what costs most of the time that a perfect machine would not take,
@@ -29,8 +30,8 @@ func (p *Prediction) limit(s *traced, r *Report) (limit, hint string) {
 		{of(Other), "operations that are no contractions", "they are limited by memory: fewer, larger fusions, or a tile kernel"},
 		{of(Optimizer), "the optimizer's update", "more devices to a copy of the state, or more tokens a step"},
 		{slow(Matmul), "contractions below the peak of the matrix units", "larger matrices on a device: fewer tensor- or context-parallel devices, or a larger local_batch_size"},
-		{slow(Attention), "attention, far below the peak of the matrix units", "a tile kernel; with context parallelism, fewer devices to a sequence"},
-		{slow(Experts), "routing and the experts' products below the peak of the matrix units", "a tile kernel, more tokens to an expert (local_batch_size), or fewer expert-parallel devices"},
+		{slow(Attention), "attention, far below the peak of the matrix units", attentionHint(p)},
+		{slow(Experts), "routing and the experts' products below the peak of the matrix units", expertsHint(p)},
 	}
 	best := costs[0]
 	for _, c := range costs[1:] {
@@ -63,6 +64,26 @@ func waitingHint(p *Prediction, s *traced) string {
 		return hint + ": a larger local_batch_size, or fewer devices to a copy (data_parallel_replicate_degree)"
 	}
 	return hint + ": fewer devices on that axis"
+}
+
+// tiled says whether a part of the step is computed by tile kernels.
+func (p *Prediction) tiled(part Part) bool {
+	return slices.ContainsFunc(p.TileKernels, func(k KernelCalls) bool { return kernelPart(k.Name) == part })
+}
+
+func attentionHint(p *Prediction) string {
+	if p.tiled(Attention) {
+		return "larger tiles (kernels.attention_tiles) if the vector memory has room; with context parallelism, fewer devices to a sequence"
+	}
+	return "tile kernels (kernels.attention); with context parallelism, fewer devices to a sequence"
+}
+
+func expertsHint(p *Prediction) string {
+	hint := "more tokens to an expert (local_batch_size), or fewer expert-parallel devices"
+	if !p.tiled(Experts) {
+		return "tile kernels (kernels.experts), " + hint
+	}
+	return hint
 }
 
 func againHint(s *traced) string {
