@@ -118,6 +118,8 @@ func (m Mark) String() string {
 	switch {
 	case m.Aspect == Warm:
 		return m.What
+	case m.Aspect == StepTokens && m.Base != "":
+		return fmt.Sprintf("%s than the base's %s", m.What, say(m.Aspect, m.Base))
 	case m.Here == "" && m.Base == "":
 		return fmt.Sprintf("%s is not stated for either", m.Aspect)
 	}

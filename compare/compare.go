@@ -140,24 +140,21 @@ func (r *Row) rank() {
 	if len(fit) < 2 || fit[0] != 0 {
 		return
 	}
-	better := func(a, b float64) bool {
-		if r.kind.Better == Higher {
-			return a > b
-		}
-		return a < b
-	}
-	best, differ := *r.Cells[fit[0]].Value, false
+	best := *r.Cells[fit[0]].Value
 	for _, i := range fit[1:] {
-		v := *r.Cells[i].Value
-		differ = differ || v != best
-		if better(v, best) {
+		if v := *r.Cells[i].Value; r.kind.Better == Higher && v > best || r.kind.Better == Lower && v < best {
 			best = v
 		}
 	}
+	near := func(i int) bool { return math.Abs(*r.Cells[i].Value-best) <= sameness*math.Abs(best) }
+	differ := slices.ContainsFunc(fit, func(i int) bool { return !near(i) })
 	for _, i := range fit {
-		r.Cells[i].Best = differ && *r.Cells[i].Value == best
+		r.Cells[i].Best = differ && near(i)
 	}
 }
+
+// sameness is by how much two figures may differ, as a share, and be equally good.
+const sameness = 5e-4
 
 // derive adds the figures that depend on what results are compared with.
 func (c *Comparison) derive(values []map[string]float64, o Options) {

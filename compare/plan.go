@@ -132,6 +132,9 @@ func (r *Result) fromPoint(s *sweep.Sweep, p *sweep.Point) {
 	if s.SeqLen > 0 {
 		def(SeqLen, strconv.Itoa(s.SeqLen))
 	}
+	if p.Source != sweep.Run {
+		def(Padding, "0.0") // plans know none
+	}
 	if p.Tokens > 0 {
 		r.Basis[StepTokens] = strconv.FormatInt(p.Tokens, 10)
 	}

@@ -69,7 +69,7 @@ var Rows = []RowKind{
 	{Key: WarmSteps, Label: "steps timed", Write: human.Count},
 	{Key: Exposed, Label: "communication exposed", Better: Lower, Groups: []Group{StepTime}, Write: human.Seconds},
 	{Key: MemoryBytes, Label: "memory a device", Better: Lower, Groups: []Group{Memory}, Write: human.Bytes},
-	{Key: MemoryPercent, Label: "of the memory there is", Write: human.Percent},
+	{Key: MemoryPercent, Label: "share of memory", Write: human.Percent},
 	{Key: FirstCompile, Label: "first compile", Write: human.Seconds},
 	{Key: Goodput, Label: "goodput", Better: Higher, Groups: []Group{Time}, Write: human.Percent},
 	{Key: TokensSeen, Label: "tokens seen", Write: human.Count},

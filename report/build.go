@@ -116,8 +116,8 @@ func (b *builder) several() {
 		names = append(names, in.Noun()+" "+in.Path)
 	}
 	p.Subtitle = strings.Join(names, " · ")
-	b.comparison(true)
 	b.scaling()
+	b.comparison(true)
 	b.curves()
 	b.steps()
 	at := 0

@@ -81,8 +81,12 @@ func (b *builder) scaling() {
 		groups []group
 	}{{"chips", chips}, {"devices", devices}} {
 		if len(part.groups) > 0 {
+			shared := ""
+			if part.unit == "devices" {
+				shared = " These devices are virtual and share the cores of one host: the ideal cannot be had there."
+			}
 			b.add(Section{ID: slug("scaling", part.unit), Title: "Scaling over " + part.unit, Charts: scalingCharts(part.unit, part.groups),
-				Text: "The ideal line of a series is its smallest point's speed. Efficiency is tokens/s of a device by those of that point. Dashed lines were not measured but predicted; dots of extrapolated points say so. † marks a series that cannot be compared with A; the comparison has the reasons."})
+				Text: "The ideal line of a series is its smallest point's speed. Efficiency is tokens/s of a device by those of that point. Dashed lines were not measured but predicted; dots of extrapolated points say so. † marks a series that cannot be compared with A; the comparison has the reasons." + shared})
 		}
 	}
 }

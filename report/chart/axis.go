@@ -14,8 +14,8 @@ type Axis struct {
 	Write func(x float64) string // how; nil: human.Short
 	// Min and Max are the ends; where both are 0 those of the data.
 	Min, Max float64
-	// Zero makes an axis begin at 0; Binary has ticks at round multiples of powers of
-	// 1024, as sizes in bytes have.
+	// Zero makes an axis begin at 0; Binary has ticks at powers of two apart, as sizes
+	// in bytes have.
 	Zero, Binary bool
 }
 
@@ -29,21 +29,21 @@ func (a Axis) write(x float64) string {
 // tick is a value as an axis has it.
 func (a Axis) tick(x float64) string { return human.Trim(a.write(x)) }
 
-// step is the distance of about n ticks.
-func (s scale) step(n int) float64 {
-	d, unit := (s.high-s.low)/float64(max(n, 1)), 1.0
-	if s.axis.Binary && d > 0 {
-		unit = math.Pow(1024, max(0, math.Floor(math.Log(2*d)/math.Log(1024))))
-	}
-	return niceStep(d/unit) * unit
-}
-
 // scale places values between two ends.
 type scale struct {
 	axis     Axis
 	low      float64
 	high     float64
 	from, to float64 // where low and high are drawn
+}
+
+// step is the distance of about n ticks.
+func (s scale) step(n int) float64 {
+	d := (s.high - s.low) / float64(max(n, 1))
+	if s.axis.Binary && d > 0 {
+		return math.Exp2(math.Ceil(math.Log2(d)))
+	}
+	return niceStep(d)
 }
 
 // newScale covers values; it never has an empty range.
