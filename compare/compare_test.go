@@ -174,16 +174,20 @@ func TestPlanBesideRun(t *testing.T) {
 
 func TestSweepAndPublishedSeries(t *testing.T) {
 	sweep := load(t, resulttest.Sweep(t, t.TempDir()))
-	require.Len(t, sweep.Results, 4, "without the point that failed")
+	require.Len(t, sweep.Results, 5)
+	failed := sweep.Results[4]
+	require.Equal(t, "failed", failed.State)
+	require.Empty(t, failed.Figures)
+	require.Equal(t, []string{"128 chips: the step does not fit"}, failed.Notes)
 	series := load(t, "llama3_8b_v6e")
 	c := compared(t, Options{}, append(sweep.Results, series.Results...)...)
 	speed := row(t, c, TPSChip)
 	require.True(t, speed.Cells[0].Best)
 	require.False(t, speed.Cells[1].Marked, "points of a sweep can be compared")
 	require.True(t, row(t, c, StepSeconds).Cells[1].Marked, "but not their steps: they have other batches")
-	require.Equal(t, []Aspect{Evidence, Packing, Padding, Routing}, speed.Cells[4].Why)
-	require.NotNil(t, speed.Cells[4].Change, "how far the prediction is off")
-	require.Contains(t, strings.Join(c.Reasons(), "\n"), "E–J: a figure of another kind: published, the base's is predicted")
+	require.Equal(t, []Aspect{Evidence, Packing, Padding, Routing}, speed.Cells[5].Why)
+	require.NotNil(t, speed.Cells[5].Change, "how far the prediction is off")
+	require.Contains(t, strings.Join(c.Reasons(), "\n"), "F–K: a figure of another kind: published, the base's is predicted")
 
 	// The published series by itself: its points can be compared with each other.
 	c = compared(t, Options{}, series.Results...)

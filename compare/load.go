@@ -132,15 +132,24 @@ func loadSweep(path string) (*Input, []string, error) {
 		dir = filepath.Dir(path)
 	}
 	in := &Input{Path: path, Sweep: s}
+	var failed []*Result // they stay in the table, behind those that others are compared with
 	for i := range s.Points {
 		p := &s.Points[i]
-		if p.Status != sweep.OK {
+		switch p.Status {
+		case sweep.OK:
+		case sweep.Failed, sweep.Impossible:
+			failed = append(failed, failedPoint(s, p, path))
+			continue
+		default:
 			continue
 		}
 		r, more := FromPoint(s, p, dir)
 		warnings = append(warnings, more...)
 		r.Path = path
 		in.Results = append(in.Results, r)
+	}
+	if len(in.Results) > 0 {
+		in.Results = append(in.Results, failed...)
 	}
 	return in, warnings, nil
 }

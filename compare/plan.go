@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"titan/configs"
 	"titan/mesh"
@@ -165,6 +166,17 @@ func (r *Result) fromPoint(s *sweep.Sweep, p *sweep.Point) {
 	r.note(p.Adapted)
 	r.priced()
 	r.conventions()
+}
+
+// failedPoint is a point without figures.
+func failedPoint(s *sweep.Sweep, p *sweep.Point, path string) *Result {
+	r := &Result{Path: path, Basis: Basis{}, Figures: map[string]float64{}}
+	r.fromPoint(s, &sweep.Point{Values: p.Values, Chips: p.Chips, Devices: p.Devices, Mesh: p.Mesh, Tokens: p.Tokens, Source: p.Source})
+	r.State = string(p.Status)
+	r.Figures = map[string]float64{}
+	why, _, _ := strings.Cut(p.Error, "\n")
+	r.note(r.Name + ": " + why)
+	return r
 }
 
 func pointName(p *sweep.Point) string {

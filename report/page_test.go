@@ -43,7 +43,7 @@ func TestPage(t *testing.T) {
 	require.False(t, outward.Match(text), "%s", outward.Find(text))
 	var data compare.Comparison
 	require.NoError(t, json.Unmarshal(dataScript.FindSubmatch(text)[1], &data))
-	require.Len(t, data.Results, 6)
+	require.Len(t, data.Results, 7)
 	shown := map[string]bool{}
 	for _, m := range figureTag.FindAllStringSubmatch(string(text), -1) {
 		shown[html.UnescapeString(strings.Join(m[1:], " "))] = true
