@@ -187,7 +187,7 @@ func (g *Group) wait(ctx context.Context, q request, limit time.Duration, what s
 		late := !time.Now().Before(deadline)
 		switch {
 		case late && err != nil:
-			return r, fmt.Errorf("launch: process %d waited %v %s, but the coordinator %s does not answer: %w", g.id.Process, limit, what, g.id.Coordinator, err)
+			return r, &MissingError{Waited: limit, What: what, Missing: fmt.Sprintf("%s, the coordinator, which does not answer: %v", named(0, g.id.Coordinator), err)}
 		case late:
 			return r, &MissingError{Waited: limit, What: what, Missing: missing}
 		case ctx.Err() != nil:
@@ -203,7 +203,7 @@ func (g *Group) wait(ctx context.Context, q request, limit time.Duration, what s
 
 const retryAfter = 200 * time.Millisecond
 
-// MissingError says for whom an exchange has waited in vain. They are alive, or
+// MissingError says for whom this process has waited in vain. They are alive, or
 // never came.
 type MissingError struct {
 	Waited  time.Duration

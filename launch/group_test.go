@@ -121,7 +121,8 @@ func TestMissing(t *testing.T) {
 
 	id.Process = 1
 	_, err = Join(ctx, id, o)
-	require.ErrorContains(t, err, "launch: process 1 waited 100ms for all to come, but the coordinator "+at+" does not answer: ")
+	require.ErrorContains(t, err, "launch: waited 100ms for all to come: missing process 0 ("+at+"), the coordinator, which does not answer: ")
+	require.True(t, Passing(err))
 
 	groups := joined(t, 3, func(i int) Options { return quick([]string{"w0", "w1", "w2"}[i]) })
 	_, err = groups[1].ExchangeFor(ctx, 10*time.Millisecond, "save", nil)
