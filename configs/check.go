@@ -110,6 +110,7 @@ func (c *checking) outputs() {
 		{output{"job.save_config_file", r.Job.SaveConfigFile, true}, r.Job.SaveConfigFile != ""},
 		{output{"metrics.save_json_file", r.Metrics.SaveJSONFile, true}, r.Metrics.EnableJSON},
 		{output{"metrics.save_tb_folder", r.Metrics.SaveTBFolder, false}, r.Metrics.EnableTensorboard},
+		{output{"profiling.save_traces_folder", r.Profiling.TracesFolder, false}, r.Profiling.Enable},
 		{output{"checkpoint.folder", r.Checkpoint.Folder, false}, r.Checkpoint.Enable},
 	} {
 		if !o.written {

@@ -68,7 +68,7 @@ func Defaults() Recipe {
 		Metrics:              metrics.DefaultConfig(),
 		Validation:           Validation{Freq: 10, Steps: -1},
 		Comm:                 Comm{InitTimeout: 300, TrainTimeout: 100, SaveTimeout: 1800},
-		Profiling:            Profiling{TracesFolder: "profile_traces", Freq: 10},
+		Profiling:            Profiling{TracesFolder: "profile_traces", Freq: 10, Active: 1},
 		Cost:                 metrics.DefaultCost(),
 	}
 }

@@ -133,15 +133,20 @@ func (c Comm) validate() error {
 
 // Profiling is the section [profiling].
 type Profiling struct {
-	Enable       bool   `toml:"enable_profiling" doc:"not supported yet; false"`
+	Enable       bool   `toml:"enable_profiling" doc:"trace some steps: a timeline of the trainer, and of the devices where the plugin has a profiler"`
 	TracesFolder string `toml:"save_traces_folder" doc:"folder of the traces, in job.dump_folder"`
-	Freq         int    `toml:"profile_freq" doc:"steps between two traces"`
+	Freq         int    `toml:"profile_freq" doc:"steps between the ends of two traces"`
+	Active       int    `toml:"profiler_active" doc:"steps of a trace"`
 }
 
 func (p Profiling) validate() error {
 	errs := []error{limited("profiling.profile_freq", p.Freq)}
-	if p.Enable {
-		errs = append(errs, recipekey.Errorf("profiling.enable_profiling", "is not supported yet; leave it out"))
+	errs = append(errs, limited("profiling.profiler_active", p.Active))
+	if p.Active > p.Freq && p.Freq > 0 {
+		errs = append(errs, recipekey.Errorf("profiling.profiler_active", "is %d and must be at most profiling.profile_freq, %d", p.Active, p.Freq))
+	}
+	if f := p.TracesFolder; p.Enable && (!filepath.IsLocal(f) || filepath.Clean(f) == ".") {
+		errs = append(errs, recipekey.Errorf("profiling.save_traces_folder", "is %q and must name a folder below job.dump_folder", f))
 	}
 	return errors.Join(errs...)
 }

@@ -45,10 +45,10 @@ func (c Counts) histogram() []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, histoBucket, protowire.BytesType), buckets)
 }
 
-// jsonArray spells c's counts; null stands for one that is not finite.
-func (c Counts) jsonArray() []byte {
-	out := make([]any, len(c.N))
-	for i, n := range c.N {
+// jsonArray spells figures; null stands for one that is not finite.
+func jsonArray(values []float64) []byte {
+	out := make([]any, len(values))
+	for i, n := range values {
 		if finite(n) {
 			out[i] = n
 		}

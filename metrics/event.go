@@ -30,7 +30,18 @@ type Event struct {
 	Time    time.Time
 	Scalars []Scalar
 	Counts  []Counts
+	Lists   []List
 }
+
+// List is a named list of figures. JSON lines have it as an array; TensorBoard has
+// no place for it.
+type List struct {
+	Name   string
+	Values []float64
+}
+
+// StepSeconds is the list with the time of each step of a window, in seconds.
+const StepSeconds = "time_metrics/steps(s)"
 
 // Event returns the window's figures by TorchTitan's names. Those that are not
 // known are left out. tflops and mfu(%) are by TorchTitan's convention; those of
@@ -53,13 +64,18 @@ func (w *Window) Event() Event {
 		Scalar{"time_metrics/data_loading(%)", w.DataShare()})
 	s = append(s, w.Memory.scalars()...)
 	s = append(s, Scalar{"n_tokens_seen", float64(w.TokensSeen)}, Scalar{"skipped_steps", float64(w.SkippedInAll)})
+	s = append(s, w.Goodput.scalars()...)
 	for _, name := range slices.Sorted(maps.Keys(w.LR)) {
 		s = append(s, Scalar{"lr/" + name, w.LR[name]})
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.More)) {
 		s = append(s, Scalar{name, w.More[name]})
 	}
-	return Event{TrainEvent, w.Step, w.Time, s, w.Counts}
+	e := Event{Kind: TrainEvent, Step: w.Step, Time: w.Time, Scalars: s, Counts: w.Counts}
+	if len(w.StepSeconds) > 0 {
+		e.Lists = []List{{StepSeconds, w.StepSeconds}}
+	}
+	return e
 }
 
 // Event returns the validation's figures by TorchTitan's names.
@@ -68,7 +84,7 @@ func (v *Validation) Event() Event {
 	for _, m := range v.Memory.scalars() {
 		s = append(s, Scalar{"validation_metrics/" + m.Name, m.Value})
 	}
-	return Event{ValidationEvent, v.Step, v.Time, s, nil}
+	return Event{Kind: ValidationEvent, Step: v.Step, Time: v.Time, Scalars: s}
 }
 
 // Event returns the summary as a record: steps, tokens, losses, times in seconds.
@@ -82,8 +98,33 @@ func (s *Summary) Event(now time.Time) Event {
 	for _, k := range slices.Sorted(maps.Keys(s.Paused)) {
 		e.Scalars = append(e.Scalars, Scalar{"time/" + string(k) + "(s)", s.Paused[k].Seconds()})
 	}
+	e.Scalars = append(e.Scalars, s.Goodput.scalars()...)
+	e.Scalars = append(e.Scalars, Scalar{"first_compile(s)", s.Paused[Compile].Seconds()}, Scalar{"recompiles", float64(s.Recompiles)},
+		Scalar{"input_stalls", float64(s.InputStalls)}, Scalar{"checkpoint_stalls", float64(s.CheckpointStalls)})
+	if s.Warm.Steps > 0 {
+		e.Scalars = append(e.Scalars, Scalar{"warm/steps", float64(s.Warm.Steps)}, Scalar{"warm/throughput(tps)", s.Warm.TPS},
+			Scalar{"warm/step_p50(s)", s.StepTime.P50}, Scalar{"warm/step_p95(s)", s.StepTime.P95}, Scalar{"warm/step_p99(s)", s.StepTime.P99})
+	}
+	if s.Warm.Steps > 0 && s.Warm.HasMFU {
+		e.Scalars = append(e.Scalars, Scalar{"warm/mfu(%)", s.Warm.MFU}, Scalar{"warm/mfu_causal(%)", s.Warm.MFUCausal})
+	}
 	return e
 }
+
+// scalars are the productive share of the time so far, and what was lost of it.
+func (g Goodput) scalars() []Scalar {
+	if !(g.Wall > 0) {
+		return nil
+	}
+	s := []Scalar{{"goodput(%)", g.Percent()}}
+	for _, k := range slices.Sorted(maps.Keys(g.Lost)) {
+		s = append(s, Scalar{lostPrefix + string(k) + "(s)", g.Lost[k]})
+	}
+	return s
+}
+
+// lostPrefix is that of scalars with the time lost to a cause.
+const lostPrefix = "lost/"
 
 func (m Memory) scalars() []Scalar {
 	var s []Scalar

@@ -129,11 +129,18 @@ func jsonLine(e Event) []byte {
 		b = strconv.AppendFloat(b, s.Value, 'g', -1, 64)
 	}
 	for _, c := range e.Counts {
-		name, err := json.Marshal(c.Name)
-		if err != nil {
-			continue
-		}
-		b = append(append(append(append(b, ','), name...), ':'), c.jsonArray()...)
+		b = appendArray(b, c.Name, c.N)
+	}
+	for _, l := range e.Lists {
+		b = appendArray(b, l.Name, l.Values)
 	}
 	return append(b, "}\n"...)
+}
+
+func appendArray(b []byte, name string, values []float64) []byte {
+	key, err := json.Marshal(name)
+	if err != nil {
+		return b // a string always encodes
+	}
+	return append(append(append(append(b, ','), key...), ':'), jsonArray(values)...)
 }

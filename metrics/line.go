@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/mattn/go-isatty"
 )
@@ -62,7 +63,27 @@ func (w *Window) Line(colour bool) string {
 	l.field(blue, "tps: %s", thousands(w.TPS, 0))
 	l.field(bright, "tflops: %s", thousands(w.TFLOPs[TorchTitan], 2))
 	l.field(magenta, "mfu: %s", w.mfu(TorchTitan))
+	if w.Done > 0 {
+		l.field(yellow, "done: %s%%", decimals(100*w.Done, 0, 1))
+		if w.Left > 0 {
+			l.field(yellow, "left: %s", roughly(w.Left))
+		}
+	}
 	return l.String()
+}
+
+// roughly writes how long something may take, in at most two units.
+func roughly(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d >= day:
+		return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	}
+	return fmt.Sprintf("%ds", (d+time.Second-1)/time.Second)
 }
 
 // Note says what a log line has no place for, or "".

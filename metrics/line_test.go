@@ -25,6 +25,14 @@ func window() *Window {
 func TestLine(t *testing.T) {
 	w := window()
 	require.Equal(t, "step: 10  loss:  6.99123  grad_norm:  1.2346  memory: 40.00GiB(50.00%)  tps: 2,059  tflops: 1,119.25  mfu: 12.06%", w.Line(false))
+	w.Done, w.Left = 0.0123, 3*time.Hour+5*time.Minute+7*time.Second
+	require.Contains(t, w.Line(false), "mfu: 12.06%  done: 1.2%  left: 3h05m")
+	w.Done, w.Left = 1, 0
+	require.Regexp(t, "done: 100.0%$", w.Line(false))
+	for d, want := range map[time.Duration]string{1: "1s", 59 * time.Second: "59s", 61 * time.Second: "1m01s", 50 * time.Hour: "2d02h"} {
+		require.Equal(t, want, roughly(d))
+	}
+	w.Done = 0
 	w.HasMFU, w.Step, w.TPS, w.Memory = false, 12345, 1234567.5, Memory{Active: 3 << 30}
 	require.Equal(t, "step: 12345  loss:  6.99123  grad_norm:  1.2346  memory:  3.00GiB  tps: 1,234,568  tflops: 1,119.25  mfu: N/A", w.Line(false))
 	coloured := w.Line(true)
@@ -77,11 +85,15 @@ loss             7.99000 at step 1, 5.00000 at step 300
 validation loss  5.1250 at step 300
 tokens           1,200,000, 1,200,000 since step 1; 20.00% of the positions were padding
 tps              1,000 tokens a second and device
+warm             1,000 tokens a second and device over 300 steps, mfu 300.00% (torchtitan), 200.00% (causal)
+step time        mean 500ms, p50 500ms, p95 500ms, p99 500ms, longest 500ms
+stalls           0 steps waited for input, 1 saves held training up
 tflops           3.00 (torchtitan: all of attention's square), 2.00 (causal: the half below its diagonal)
 mfu              300.00% (torchtitan: all of attention's square), 200.00% (causal: the half below its diagonal)
                  attention is counted over whole rows, but keeps to the documents in them
 memory           1.00GiB(25.00%)
-time             2m45s: train 2m27s (88.9%), compile 12.35s (7.5%), data wait 3s (1.8%), checkpoint 2s (1.2%), other 1s (0.6%)
+first compile    12.35s
+goodput          90.4% of 2m45s; lost to compile 12.35s (7.5%), checkpoint 2s (1.2%), startup 1s (0.6%), skipped 500ms (0.3%)
 skipped steps    1
 LOST             3 metric records of metrics.jsonl: file already closed
 `, s.String())

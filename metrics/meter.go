@@ -18,8 +18,13 @@ type MeterOptions struct {
 	// Quantized tells that products are not all in bf16, the type of Peak: there is
 	// then no one peak to compare with, and no MFU.
 	Quantized bool
-	Start     time.Time        // of the run, for the summary; zero: now
-	Now       func() time.Time // nil: time.Now
+	// Warmup is how many first steps of the process are left out of the warm
+	// throughput and of the distribution of step times.
+	Warmup int
+	// Steps is the last step of the run, for the time left; 0: unknown.
+	Steps int64
+	Start time.Time        // of the run, for the summary; zero: now
+	Now   func() time.Time // nil: time.Now
 }
 
 // Step is what the trainer knows of a finished step.
@@ -32,12 +37,14 @@ type Step struct {
 	// their sum. Rates count Tokens alone.
 	Tokens, Padding int64
 	DataWait        time.Duration // that the trainer waited for the batch
-	Loss, GradNorm  float64
-	LR              map[string]float64 // by parameter group
-	Skipped         bool               // the update was not applied: something was not finite
-	Memory          Memory
-	More            map[string]float64 // further scalars by their full name
-	Counts          []Counts
+	// Stall is how long the devices had nothing to do because of it: at most DataWait.
+	Stall          time.Duration
+	Loss, GradNorm float64
+	LR             map[string]float64 // by parameter group
+	Skipped        bool               // the update was not applied: something was not finite
+	Memory         Memory
+	More           map[string]float64 // further scalars by their full name
+	Counts         []Counts
 }
 
 // Window is what happened since the window before: the content of a log line.
@@ -56,9 +63,15 @@ type Window struct {
 	Skipped        int64    // steps of the window without an update
 	SkippedInAll   int64    // since this process started
 
-	Seconds     float64 // that training took, without pauses
-	DataSeconds float64 // of these, waiting for batches
+	Seconds     float64   // that training took, without pauses
+	DataSeconds float64   // of these, waiting for batches
+	StepSeconds []float64 // of each step
 	Memory      Memory
+	// Of the run: see Meter.Goodput. Left is about how long the steps to come take, with
+	// pauses as they were so far, and Done the share of steps that are done; 0: unknown.
+	Goodput Goodput
+	Left    time.Duration
+	Done    float64
 	Rates
 }
 
@@ -117,15 +130,21 @@ type Meter struct {
 	o      MeterOptions
 	now    func() time.Time
 	start  time.Time
+	begin  time.Time // of the first step; zero: not yet
 	pauses pauses
 
 	mark   time.Time // the end of the last step reported, or Begin
 	window Window    // the one being filled
 	seen   int64     // tokens since the first step of training
 
-	total       Window // of all steps
+	total       Window  // of all steps
+	warm        Window  // of those after the first Warmup; StepSeconds has all of theirs
+	stall       float64 // seconds that devices waited for batches
+	wasted      float64 // seconds, without stalls, of steps that changed nothing
+	stalls      int64   // steps with a stall that counts
 	first, last float64
 	firstStep   int64
+	firstEnd    time.Time
 	validation  *Validation // the last
 }
 
@@ -138,7 +157,7 @@ func NewMeter(o MeterOptions) *Meter {
 	if m.start.IsZero() {
 		m.start = m.now()
 	}
-	m.pauses = pauses{now: m.now, spent: map[Kind]time.Duration{}}
+	m.pauses = pauses{now: m.now, spent: map[Kind]time.Duration{}, count: map[Kind]int{}}
 	m.mark = m.now()
 	return m
 }
@@ -147,6 +166,9 @@ func NewMeter(o MeterOptions) *Meter {
 // that goes on says how many tokens were seen before.
 func (m *Meter) Begin(tokensSeen int64) {
 	m.mark, m.seen = m.now(), tokensSeen
+	if m.begin.IsZero() {
+		m.begin, m.pauses.begun, m.pauses.setup = m.mark, true, m.pauses.sum()
+	}
 	m.pauses.drop(m.mark)
 }
 
@@ -171,12 +193,18 @@ func (m *Meter) Step(s Step) *Window {
 	m.pauses.drop(end)
 	m.seen += s.Tokens
 	if m.total.Steps == 0 {
-		m.first, m.firstStep = s.Loss, s.Step
+		m.first, m.firstStep, m.firstEnd = s.Loss, s.Step, end
 	}
 	m.last = s.Loss
+	m.account(&s, seconds)
 	for _, w := range []*Window{&m.window, &m.total} {
 		w.add(&s, seconds)
 		w.Time, w.TokensSeen = end, m.seen
+	}
+	m.window.StepSeconds = append(m.window.StepSeconds, seconds)
+	if m.total.Steps > m.o.Warmup {
+		m.warm.add(&s, seconds)
+		m.warm.StepSeconds = append(m.warm.StepSeconds, seconds)
 	}
 	if s.Step != 1 && s.Step%int64(max(m.o.LogFreq, 1)) != 0 {
 		return nil
@@ -186,6 +214,8 @@ func (m *Meter) Step(s Step) *Window {
 	w.SkippedInAll = m.total.Skipped
 	w.LR, w.More, w.Counts = maps.Clone(s.LR), maps.Clone(s.More), s.Counts
 	w.Rates = m.rates(w.Tokens, w.Seconds)
+	w.Goodput = m.Goodput()
+	w.Left, w.Done = m.left(s.Step)
 	return &w
 }
 

@@ -101,7 +101,7 @@ func TestPausesAreInNoWindow(t *testing.T) {
 	require.InDelta(t, 1, w.EndToEnd(), 1e-9)
 
 	s := m.Summary()
-	require.Equal(t, map[Kind]time.Duration{Checkpoint: 100 * seconds, Compile: 7 * seconds, Validate: 3 * seconds}, s.Paused)
+	require.Equal(t, map[Kind]time.Duration{Checkpoint: 100 * seconds, Recompile: 7 * seconds, Validate: 3 * seconds}, s.Paused)
 	require.Equal(t, 4*seconds, s.Train.Round(time.Microsecond))
 	require.Equal(t, 114*seconds, s.Wall)
 	require.InDelta(t, 0, s.Other().Seconds(), 1e-6)
@@ -127,7 +127,7 @@ func TestPauseWithinStep(t *testing.T) {
 	w = m.Step(Step{Step: 2, Tokens: 4, DataWait: 50 * seconds})
 	require.InDelta(t, 1, w.Seconds, 1e-9)
 	require.InDelta(t, 100, w.DataShare(), 1e-9, "never above the step")
-	require.Equal(t, 5*seconds, m.Summary().Paused[Compile])
+	require.Equal(t, 5*seconds, m.Summary().Paused[Recompile])
 	require.Equal(t, 5*seconds, m.Summary().Paused[Checkpoint])
 }
 

@@ -10,6 +10,7 @@ const (
 	Restore    Kind = "restore" // reading a checkpoint
 	Checkpoint Kind = "checkpoint"
 	Validate   Kind = "validation"
+	Profile    Kind = "profile" // writing a trace
 )
 
 // Further kinds of time that is not productive, see [Goodput].
@@ -30,6 +31,9 @@ type pauses struct {
 	spent map[Kind]time.Duration
 	open  []*pause
 	ended [][2]time.Time // in order, apart, and not before the last drop
+	count map[Kind]int   // how often each kind began
+	begun bool           // training has: what is compiled now is compiled again
+	setup time.Duration  // spent before
 }
 
 type pause struct {
@@ -43,6 +47,10 @@ func (p *pauses) begin(k Kind) (end func()) {
 	if n := len(p.open); n > 0 {
 		p.account(p.open[n-1], now)
 	}
+	if k == Compile && p.begun {
+		k = Recompile
+	}
+	p.count[k]++
 	mine := &pause{kind: k, since: now, start: now}
 	p.open = append(p.open, mine)
 	return func() { p.end(mine) }
@@ -112,4 +120,12 @@ func (p *pauses) total() map[Kind]time.Duration {
 		p.account(p.open[n-1], p.now())
 	}
 	return p.spent
+}
+
+// sum returns the time of all kinds together, open pauses included.
+func (p *pauses) sum() (sum time.Duration) {
+	for _, d := range p.total() {
+		sum += d
+	}
+	return sum
 }

@@ -53,12 +53,18 @@ func (l Loss) String() string {
 // queued is how many events wait for a slow disk before they are dropped.
 const queued = 1024
 
-// Open starts the sinks that the recipe asks for, in job.dump_folder. step is
-// the last step before this process: 0, or where it resumes; the files of the
-// run so far are continued. warn is told of events that are lost, from the
+// Start says where a process begins.
+type Start struct {
+	Step    int64 // the last before it: 0, or where it resumes
+	Attempt int   // its number in the run, from 1; 0: unknown
+}
+
+// Open starts the sinks that the recipe asks for, in job.dump_folder; the files of
+// the run so far are continued. warn is told of events that are lost, from the
 // recorder's goroutine. A file that cannot be opened is an error: then the
-// recipe or the folder is wrong, and nothing has been trained yet.
-func Open(c Config, dumpFolder string, step int64, warn func(format string, args ...any)) (*Recorder, error) {
+// recipe or the folder is wrong, and nothing has been trained yet. An address
+// that cannot be served at is a warning: it may be free at the next start.
+func Open(c Config, dumpFolder string, start Start, warn func(format string, args ...any)) (*Recorder, error) {
 	var sinks []sink
 	fail := func(err error) (*Recorder, error) {
 		for _, s := range sinks {
@@ -74,14 +80,25 @@ func Open(c Config, dumpFolder string, step int64, warn func(format string, args
 		sinks = append(sinks, s)
 	}
 	if c.EnableTensorboard {
-		s, err := openTensorBoard(filepath.Join(dumpFolder, c.SaveTBFolder), time.Now(), step)
+		s, err := openTensorBoard(filepath.Join(dumpFolder, c.SaveTBFolder), time.Now(), start.Step)
 		if err != nil {
 			return fail(err)
 		}
 		sinks = append(sinks, s)
 	}
+	if c.Prometheus != "" {
+		if s, err := openPrometheus(c.Prometheus); err != nil {
+			warn("metrics: nothing is served for Prometheus at %s: %v; training goes on; name another metrics.prometheus, or end what listens there", c.Prometheus, err)
+		} else {
+			sinks = append(sinks, s)
+		}
+	}
 	r := newRecorder(warn, queued, sinks...)
-	r.Record(Event{Kind: StartEvent, Step: step, Time: time.Now()})
+	e := Event{Kind: StartEvent, Step: start.Step, Time: time.Now()}
+	if start.Attempt > 0 {
+		e.Scalars = []Scalar{{"attempt", float64(start.Attempt)}}
+	}
+	r.Record(e)
 	return r, nil
 }
 

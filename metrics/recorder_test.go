@@ -30,7 +30,7 @@ func (w *warnings) warn(format string, args ...any) {
 }
 
 func event(step int64, loss float64) Event {
-	return Event{TrainEvent, step, time.Unix(1_800_000_000, 0), []Scalar{{"loss_metrics/global_avg_loss", loss}}, nil}
+	return Event{TrainEvent, step, time.Unix(1_800_000_000, 0), []Scalar{{"loss_metrics/global_avg_loss", loss}}, nil, nil}
 }
 
 func lines(t *testing.T, path string) []map[string]any {
@@ -64,7 +64,7 @@ func TestJSONResume(t *testing.T) {
 	path := filepath.Join(dir, "metrics.jsonl")
 	var w warnings
 	open := func(step int64) *Recorder {
-		r, err := Open(DefaultConfig(), dir, step, w.warn)
+		r, err := Open(DefaultConfig(), dir, Start{Step: step}, w.warn)
 		require.NoError(t, err)
 		return r
 	}
@@ -101,7 +101,7 @@ func TestJSONResume(t *testing.T) {
 
 	// What is not ours is not cut.
 	require.NoError(t, os.WriteFile(path, []byte("my notes"), 0o666))
-	_, err = Open(DefaultConfig(), dir, 0, w.warn)
+	_, err = Open(DefaultConfig(), dir, Start{}, w.warn)
 	require.ErrorContains(t, err, "metrics.jsonl: this is no file of JSON lines; move it away, or name another in metrics.save_json_file")
 	notes, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -113,9 +113,9 @@ func TestOpenFails(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tb"), nil, 0o666))
 	c := DefaultConfig()
 	c.EnableTensorboard = true
-	_, err := Open(c, dir, 0, nil)
+	_, err := Open(c, dir, Start{}, nil)
 	require.ErrorContains(t, err, filepath.Join(dir, "tb"))
-	_, err = Open(DefaultConfig(), filepath.Join(dir, "tb"), 0, nil)
+	_, err = Open(DefaultConfig(), filepath.Join(dir, "tb"), Start{}, nil)
 	require.ErrorContains(t, err, "metrics: ")
 }
 

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,17 @@ type Summary struct {
 	DataWait time.Duration
 	Paused   map[Kind]time.Duration
 	Rates    // over all steps
+	// All is the same as Rates; Warm leaves the first MeterOptions.Warmup steps out,
+	// and StepTime has the times of the others.
+	All, Warm Throughput
+	StepTime  StepTimes
+	Warmup    int
+	// Recompiles counts programs made after the first step; InputStalls the steps
+	// before which devices waited for a batch, CheckpointStalls the saves that
+	// training waited for.
+	Recompiles, CheckpointStalls int
+	InputStalls                  int64
+	Goodput                      Goodput
 	// PartialAttention and Quantized: see MeterOptions.
 	PartialAttention bool
 	Quantized        bool
@@ -42,6 +54,10 @@ func (m *Meter) Summary() *Summary {
 		Paused: maps.Clone(m.pauses.total()), Rates: m.rates(t.Tokens, t.Seconds),
 		PartialAttention: m.o.PartialAttention, Quantized: m.o.Quantized,
 	}
+	s.All, s.Warm = throughput(t, s.Rates), throughput(&m.warm, m.rates(m.warm.Tokens, m.warm.Seconds))
+	s.StepTime, s.Warmup = TimesOf(m.warm.StepSeconds), m.o.Warmup
+	s.Recompiles, s.CheckpointStalls, s.InputStalls = m.pauses.count[Recompile], m.pauses.count[Checkpoint], m.stalls
+	s.Goodput = m.Goodput()
 	s.DataWait = time.Duration(t.DataSeconds * 1e9)
 	s.Train = time.Duration(t.Seconds*1e9) - s.DataWait
 	return s
@@ -78,10 +94,15 @@ func (s *Summary) String() string {
 		}
 		row("tokens", "%s, %s since step 1%s", thousands(float64(s.Tokens), 0), thousands(float64(s.TokensSeen), 0), padding)
 		row("tps", "%s tokens a second and device", thousands(s.TPS, 0))
+		s.warmRows(row)
 	}
 	s.flopRows(row)
 	row("memory", "%s", strings.TrimSpace(s.Memory.String()))
-	row("time", "%s", s.times())
+	row("first compile", "%s", round(s.Paused[Compile]))
+	if s.Recompiles > 0 {
+		row("recompiles", "%d after the first step, %s: a shape had changed", s.Recompiles, round(s.Paused[Recompile]))
+	}
+	row("goodput", "%s", s.Goodput)
 	row("skipped steps", "%d", s.Skipped)
 	for _, l := range s.Lost {
 		row("LOST", "%s", l)
@@ -111,24 +132,39 @@ func (s *Summary) flopRows(row func(name, format string, args ...any)) {
 	}
 }
 
-// times lists the kinds of time, longest first, with their shares.
-func (s *Summary) times() string {
-	type entry struct {
-		name string
-		d    time.Duration
+// warmRows tell of the steps without the first ones.
+func (s *Summary) warmRows(row func(name, format string, args ...any)) {
+	if s.Warm.Steps == 0 {
+		row("warm", "N/A: the first %d steps after a start are warm-up (metrics.cold_steps)", s.Warmup)
+		return
 	}
-	all := []entry{{"train", s.Train}, {"data wait", s.DataWait}, {"other", s.Other()}}
-	for _, k := range slices.Sorted(maps.Keys(s.Paused)) {
-		all = append(all, entry{string(k), s.Paused[k]})
+	mfu := ""
+	if s.Warm.HasMFU {
+		mfu = fmt.Sprintf(", mfu %.2f%% (%v), %.2f%% (%v)", s.Warm.MFU, TorchTitan, s.Warm.MFUCausal, Causal)
 	}
-	slices.SortStableFunc(all, func(a, b entry) int { return int(min(max(b.d-a.d, -1), 1)) })
+	row("warm", "%s tokens a second and device over %s steps%s", thousands(s.Warm.TPS, 0), thousands(float64(s.Warm.Steps), 0), mfu)
+	t := s.StepTime
+	row("step time", "mean %s, p50 %s, p95 %s, p99 %s, longest %s", of(t.Mean), of(t.P50), of(t.P95), of(t.P99), of(t.Max))
+	row("stalls", "%d steps waited for input, %d saves held training up", s.InputStalls, s.CheckpointStalls)
+}
+
+// of spells seconds.
+func of(seconds float64) string { return round(time.Duration(seconds * 1e9)) }
+
+// String gives the productive share and what was lost, the most first.
+func (g Goodput) String() string {
+	causes := slices.SortedFunc(maps.Keys(g.Lost), func(a, b Kind) int {
+		return cmp.Or(cmp.Compare(g.Lost[b], g.Lost[a]), cmp.Compare(a, b))
+	})
 	var parts []string
-	for _, e := range all {
-		if e.d > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s (%.1f%%)", e.name, round(e.d), percent(float64(e.d), float64(s.Wall))))
-		}
+	for _, k := range causes {
+		parts = append(parts, fmt.Sprintf("%s %s (%.1f%%)", k, of(g.Lost[k]), percent(g.Lost[k], g.Wall)))
 	}
-	return round(s.Wall) + ": " + strings.Join(parts, ", ")
+	s := fmt.Sprintf("%.1f%% of %s", g.Percent(), of(g.Wall))
+	if len(parts) > 0 {
+		s += "; lost to " + strings.Join(parts, ", ")
+	}
+	return s
 }
 
 // round drops what nobody reads.

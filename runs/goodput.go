@@ -6,19 +6,31 @@ import (
 
 // Goodput says what became of the time from the run's first start to its end or to
 // when it was last seen: what the attempts say of theirs, the steps that had to be
-// done again after a restart, and the time between attempts.
+// done again after a restart, and the time between attempts. Once all steps are done
+// the run is over: a start that finds nothing to do is not part of it, and one that
+// begins anew is another run.
 func (r *Run) Goodput() metrics.Goodput {
 	var sum metrics.Goodput
-	for i, a := range r.Record.Attempts {
+	var before *Attempt
+	for _, a := range r.Record.Attempts {
+		if before != nil && before.Exit != nil && before.Exit.Reason == Finished {
+			switch {
+			case a.Figures.Steps == 0:
+				continue // it found nothing to do
+			case a.ResumedFrom == 0:
+				sum, before = metrics.Goodput{}, nil // another run
+			}
+		}
 		g := metrics.Goodput{}
 		g.Merge(a.Figures.Goodput)
 		// A process that was killed had no time to tell of its last seconds.
 		g.Waste(metrics.Unaccounted, a.LastSeen.Sub(a.Start).Seconds()-g.Wall)
 		g.Lose(metrics.Repeated, r.repeated(a))
 		sum.Merge(g)
-		if i > 0 {
-			sum.Waste(metrics.Idle, a.Start.Sub(r.Record.Attempts[i-1].LastSeen).Seconds())
+		if before != nil {
+			sum.Waste(metrics.Idle, a.Start.Sub(before.LastSeen).Seconds())
 		}
+		before = a
 	}
 	return sum
 }
@@ -41,7 +53,7 @@ func (r *Run) repeated(a *Attempt) float64 {
 func (r *Run) StepSeconds(warmup int) []float64 {
 	var out []float64
 	for _, p := range r.Train {
-		list := p.Lists[StepSeconds]
+		list := p.Lists[metrics.StepSeconds]
 		first := p.Step - int64(len(list)) + 1
 		for i, s := range list {
 			if a := r.Record.Attempts[p.Attempt-1]; first+int64(i) > a.ResumedFrom+int64(warmup) {

@@ -24,16 +24,13 @@ type Point struct {
 	Time    time.Time
 	Attempt int // from 1
 	// Values are the figures by name; what was not finite is NaN. Lists are those
-	// that are arrays, such as "moe/expert_tokens" and [StepSeconds].
+	// that are arrays, such as "moe/expert_tokens" and [metrics.StepSeconds],
+	// the time of every step since the point before.
 	Values map[string]float64
 	Lists  map[string][]float64
 
 	kind metrics.EventKind
 }
-
-// StepSeconds is the name of the list of a train point that has the time of every
-// step since the point before, in seconds.
-const StepSeconds = "time_metrics/steps(s)"
 
 const (
 	longestLine  = 16 << 20
@@ -78,10 +75,7 @@ func (o *opening) readPoints(name string) bool {
 			continue
 		}
 		if p.kind == metrics.StartEvent {
-			attempt++
-			if n := p.Values[attemptField]; n > float64(attempt) && n <= float64(max(attempt, len(o.run.Record.Attempts))) {
-				attempt = int(n) // those before it did not come to write metrics
-			}
+			attempt = o.attempt(attempt, p.Values[attemptField])
 			o.starts = append(o.starts, start{attempt, p.Step, p.Time})
 			continue
 		}
@@ -93,6 +87,16 @@ func (o *opening) readPoints(name string) bool {
 		o.warn(name, 0, "%d more lines are left out", bad-linesToName)
 	}
 	return true
+}
+
+// attempt is the one that a start belongs to, after one of the attempt before: the
+// next, or what the start says, if that can be: one begins twice where it goes back
+// to an earlier checkpoint, and some come to no metrics.
+func (o *opening) attempt(before int, says float64) int {
+	if n := int(says); float64(n) == says && n >= max(before, 1) && n <= max(before+1, len(o.run.Record.Attempts)) {
+		return n
+	}
+	return before + 1
 }
 
 // readLine returns a line with its end; a longer one than any that titan writes is

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"slices"
 	"time"
 
 	"titan/metrics"
@@ -175,4 +176,15 @@ type Checkpoint struct {
 	Bytes int64     `json:"bytes"`
 	Time  time.Time `json:"time"`
 	Kept  bool      `json:"kept"` // not retired by checkpoint.keep_latest_k
+}
+
+// Retire marks the checkpoints of steps as no longer kept.
+func (r *Record) Retire(steps ...int) {
+	for _, a := range r.Attempts {
+		for i := range a.Checkpoints {
+			if slices.Contains(steps, int(a.Checkpoints[i].Step)) {
+				a.Checkpoints[i].Kept = false
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"titan/dtype"
@@ -28,7 +29,9 @@ type Pending struct {
 	close   [][]*pjrt.Buffer
 
 	number, tokens, positions int64
-	waited                    time.Duration
+	waited, stalled           time.Duration // for the batch: the trainer, and the devices
+	dispatched                time.Time
+	ended                     atomic.Pointer[time.Time]
 	experts                   []float64 // tokens of each expert over all layers, after Wait
 }
 
@@ -63,14 +66,29 @@ func (r *Running) Dispatch(rates []float32, batch [][]byte) (*Pending, error) {
 		_ = pjrt.CloseBuffers(sent...)
 		return nil, fmt.Errorf("running the program: %w", err)
 	}
-	pending := &Pending{step: r.step, done: done, close: sent}
+	pending := &Pending{step: r.step, done: done, close: sent, dispatched: time.Now()}
 	for _, p := range here {
 		_ = pjrt.CloseBuffers(r.state.bufs[p]) // donated
 		copy(r.state.bufs[p], outs[p][:n])
 		pending.close = append(pending.close, outs[p][n:])
 		pending.metrics = outs[p][n:]
 	}
+	done.OnReady(func(error) {
+		now := time.Now()
+		pending.ended.Store(&now)
+	})
 	return pending, nil
+}
+
+// finished is when the devices had done the step; zero: they have not.
+func (p *Pending) finished() time.Time {
+	if at := p.ended.Load(); at != nil {
+		return *at
+	}
+	if p.done.IsReady() {
+		return time.Now() // just now
+	}
+	return time.Time{}
 }
 
 // Wait returns the step's metrics when it is done.

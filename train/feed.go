@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"titan/data"
 	"titan/internal/plural"
@@ -112,7 +111,7 @@ func arrays(vars []Var, b *data.Batch) ([][]byte, error) {
 }
 
 // dispatch starts step s (from 0) on a batch.
-func (t *trainer) dispatch(s int64, b *data.Batch, waited time.Duration) (*Pending, error) {
+func (t *trainer) dispatch(s int64, b *data.Batch) (*Pending, error) {
 	batch, err := arrays(t.step.Batch, b)
 	if err != nil {
 		return nil, err
@@ -122,6 +121,6 @@ func (t *trainer) dispatch(s int64, b *data.Batch, waited time.Duration) (*Pendi
 	if err != nil {
 		return nil, fmt.Errorf("train: step %d: %w", s+1, err)
 	}
-	p.number, p.tokens, p.positions, p.waited = s+1, b.Valid, int64(t.options.Rows*t.options.Passes*t.options.SeqLen), waited
+	p.number, p.tokens, p.positions = s+1, b.Valid, int64(t.options.Rows*t.options.Passes*t.options.SeqLen)
 	return p, nil
 }

@@ -59,7 +59,8 @@ func (t *trainer) fromHF(ctx context.Context, path string) error {
 	for _, n := range m.Notes {
 		t.logf("note: %s", n)
 	}
-	t.logf("parameters: from %s (Hugging Face layout)", path)
+	t.source = path + " (Hugging Face layout)"
+	t.logf("parameters: from %s", t.source)
 	return nil
 }
 
@@ -179,7 +180,8 @@ func (t *trainer) fromCheckpoint(ctx context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint.initial_load_path: %w", err)
 	}
-	t.logf("%s: from %s", what, c.Path())
+	t.source = c.Path()
+	t.logf("%s: from %s", what, t.source)
 	if what == "state" {
 		t.logExcluded(exclude)
 	}

@@ -27,7 +27,7 @@ func (e *dataError) Unwrap() error { return e.err }
 // have the next step to go on with.
 func (t *trainer) loop(ctx context.Context) (stopped os.Signal, err error) {
 	r := t.recipe
-	steps := int64(r.Training.Steps)
+	steps := t.lastStep()
 	if t.progress.Step >= steps {
 		t.logf("nothing to do: %d of %d steps are done", t.progress.Step, steps)
 		return nil, nil
@@ -64,21 +64,27 @@ func (t *trainer) loop(ctx context.Context) (stopped os.Signal, err error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		asked := time.Now()
+		t.profileBefore(s + 1)
+		asked, end := time.Now(), t.span("data", s+1)
 		b, err := batches.Next()
+		end()
+		got := time.Now()
 		if err != nil {
 			if err := finish(0); err != nil {
 				return nil, err
 			}
 			return nil, &dataError{fmt.Sprintf("step %d", s+1), err}
 		}
-		p, err := t.dispatch(s, b, time.Since(asked))
+		end = t.span("dispatch", s+1)
+		p, err := t.dispatch(s, b)
+		end()
 		if err != nil {
 			return nil, err
 		}
+		p.waited, p.stalled = got.Sub(asked), idle(pending, asked, got)
 		pending = append(pending, p)
 		leave := inFlight - 1
-		if t.due(s+1) || s == 0 || s+1 == steps {
+		if t.due(s+1) || t.profileDue(s+1) || s == 0 || s+1 == steps {
 			leave = 0 // the state is about to be read, or somebody waits for the first loss
 		}
 		if err := finish(leave); err != nil {
@@ -87,8 +93,24 @@ func (t *trainer) loop(ctx context.Context) (stopped os.Signal, err error) {
 		if err := t.afterStep(ctx, s+1); err != nil {
 			return nil, err
 		}
+		t.profileAfter(s + 1)
 	}
 	return stopped, finish(0)
+}
+
+// idle is for how long, from one time to another, the devices had finished all that
+// was pending.
+func idle(pending []*Pending, from, to time.Time) time.Duration {
+	if n := len(pending); n > 0 {
+		done := pending[n-1].finished()
+		if done.IsZero() {
+			return 0
+		}
+		if done.After(from) {
+			from = done
+		}
+	}
+	return max(0, to.Sub(from))
 }
 
 // due reports whether something reads the state after step s.
@@ -100,17 +122,20 @@ func (t *trainer) saveDue(s int64) bool {
 }
 
 func (t *trainer) validationDue(s int64) bool {
-	return t.eval != nil && (s%int64(t.recipe.Validation.Freq) == 0 || s == int64(t.recipe.Training.Steps))
+	return t.eval != nil && (s%int64(t.recipe.Validation.Freq) == 0 || s == t.lastStep())
 }
 
 // afterStep validates and saves where that is due after step s.
 func (t *trainer) afterStep(ctx context.Context, s int64) error {
 	if t.validationDue(s) {
-		if err := t.validate(ctx, s); err != nil {
+		end := t.span("validation", s)
+		err := t.validate(ctx, s)
+		if end(); err != nil {
 			return err
 		}
 	}
 	if t.saveDue(s) && s < int64(t.recipe.Training.Steps) {
+		defer t.span("save", s)()
 		return t.save(ctx)
 	}
 	return nil
@@ -118,17 +143,20 @@ func (t *trainer) afterStep(ctx context.Context, s int64) error {
 
 // report waits for a step's metrics and logs them.
 func (t *trainer) report(p *Pending) error {
+	end := t.span("wait", p.number)
 	m, err := together(&t.hosts, fmt.Sprintf("step %d", p.number), p.Wait)
+	end()
 	if err != nil {
 		return err
 	}
+	t.traceProgram(p)
 	if t.hosts.group != nil { // those of all hosts; in f32, so rounded beyond 16 million
 		p.tokens = int64(m[MetricTokens])
 	}
 	t.progress.Step = p.number
 	t.progress.Tokens += p.tokens
 	s := metrics.Step{
-		Step: p.number, Tokens: p.tokens, Padding: p.positions - p.tokens, DataWait: p.waited,
+		Step: p.number, Tokens: p.tokens, Padding: p.positions - p.tokens, DataWait: p.waited, Stall: p.stalled,
 		Loss: m[MetricLoss], GradNorm: m[MetricGradNorm], LR: t.rates(p.number - 1),
 		Skipped: m[MetricSkipped] > t.skipped, Memory: t.memory(),
 		More: map[string]float64{"loss_metrics/global_max_loss": m[MetricLossMax]},
@@ -149,6 +177,7 @@ func (t *trainer) report(p *Pending) error {
 			t.logf("%s", n)
 		}
 		t.recorder.Record(w.Event())
+		t.recordFigures(false)
 	}
 	return nil
 }

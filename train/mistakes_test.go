@@ -1,7 +1,6 @@
 package train
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -135,25 +134,6 @@ func TestTokenBeyondVocabulary(t *testing.T) {
 	require.ErrorContains(t, err, "train: batch of validation, number 1: ")
 	require.ErrorContains(t, err, "has id 64")
 	require.Equal(t, []int{3}, steps(t, r))
-}
-
-// The resolved recipe is kept with the run, whole, also when it is resumed.
-func TestRecipeIsKept(t *testing.T) {
-	dir := t.TempDir()
-	fs, err := storage.Local(dir)
-	require.NoError(t, err)
-	for i := range 3 {
-		content := bytes.Repeat([]byte{'a' + byte(i)}, 10*(3-i))
-		require.NoError(t, replace(fs, "sub/recipe.toml", content))
-		got, err := os.ReadFile(filepath.Join(dir, "sub", "recipe.toml"))
-		require.NoError(t, err)
-		require.Equal(t, content, got)
-		list, err := os.ReadDir(filepath.Join(dir, "sub"))
-		require.NoError(t, err)
-		require.Len(t, list, 1)
-		// What a killed run may leave.
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "sub", "recipe.toml.tmp"), []byte("half"), 0o666))
-	}
 }
 
 // What does not fit into a device's memory is told with what takes less of it.

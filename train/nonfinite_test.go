@@ -19,7 +19,7 @@ func ready(t *testing.T, r *configs.Recipe) (tr *trainer, out *bytes.Buffer, don
 	t.Helper()
 	var log bytes.Buffer
 	tr = &trainer{recipe: r, out: &log, saved: -1, stop: listen(nil)}
-	done = sync.OnceFunc(func() { tr.close(); tr.stop.close() })
+	done = sync.OnceFunc(func() { tr.endRecord(&Result{}, nil); tr.close(); tr.stop.close() })
 	t.Cleanup(done)
 	require.NoError(t, tr.prepare(ctx, RunOptions{Recipe: r, Version: "test"}))
 	tr.meter.Begin(0)
@@ -31,7 +31,7 @@ func (t *trainer) doStep(tt *testing.T, s, batch int64) {
 	tt.Helper()
 	b, err := t.loader.Batch(batch, firstRows(t.options.Rows*t.options.Passes))
 	require.NoError(tt, err)
-	p, err := t.dispatch(s, b, 0)
+	p, err := t.dispatch(s, b)
 	require.NoError(tt, err)
 	require.NoError(tt, t.report(p))
 }

@@ -1,7 +1,9 @@
 package train
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -19,6 +21,7 @@ type Compiled struct {
 	Exe     *pjrt.LoadedExecutable
 	Module  *graph.Module
 	Outcome compilecache.Outcome
+	SHA256  string         // of its StableHLO
 	Devices []*pjrt.Device // by position; nil for those of other processes
 	machine *Machine
 	order   []int // positions as Exe takes its arguments
@@ -28,8 +31,9 @@ type Compiled struct {
 
 // Compile compiles a program for the machine, or loads it from the cache.
 func (m *Machine) Compile(mod *graph.Module) (*Compiled, error) {
-	c := &Compiled{Module: mod, machine: m}
 	code := []byte(mod.StableHLO())
+	sum := sha256.Sum256(code)
+	c := &Compiled{Module: mod, machine: m, SHA256: hex.EncodeToString(sum[:])}
 	o := CompileOptions(m.Mesh, m.Platform())
 	o.Flags = m.flags(o.Flags, code)
 	var err error

@@ -133,7 +133,8 @@ func (t *trainer) load(ctx context.Context) error {
 	path := t.initialPath()
 	switch {
 	case path == "":
-		t.logf("parameters: initialised from seed %d", t.recipe.Debug.Seed)
+		t.source = fmt.Sprintf("initialised from seed %d", t.recipe.Debug.Seed)
+		t.logf("parameters: %s", t.source)
 		return nil
 	case t.recipe.Checkpoint.InitialLoadInHF:
 		return t.fromHF(ctx, path)
@@ -176,6 +177,7 @@ func (t *trainer) resume(ctx context.Context) error {
 	for _, e := range loaded.Skipped {
 		t.logf("WARNING: %v", e)
 	}
+	t.source = loaded.Path
 	t.logf("resumed from %s", loaded.Path)
 	t.logExcluded(exclude)
 	if c.LoadStep != checkpoint.Latest {

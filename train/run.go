@@ -19,6 +19,7 @@ import (
 	"titan/launch"
 	"titan/metrics"
 	"titan/pjrt"
+	"titan/runs"
 )
 
 // RunOptions say what is trained and who watches.
@@ -31,6 +32,8 @@ type RunOptions struct {
 	// Stop ends the run after the step under way and a save; on all hosts, if there
 	// are several. May be nil.
 	Stop <-chan os.Signal
+	// LastStep ends the run after that step; 0: after the recipe's last.
+	LastStep int64
 
 	// For tests: where this process stands, and the devices there are; nil: by the
 	// environment and the plugin.
@@ -54,6 +57,8 @@ type trainer struct {
 	recipe  *configs.Recipe
 	out     io.Writer
 	colour  bool
+	limit   int64     // the last step, if the recipe does not say; or 0
+	began   time.Time // the process's work
 	stop    *stopper
 	hosts   hosts
 	options StepOptions
@@ -72,11 +77,15 @@ type trainer struct {
 	store    *checkpoint.Store
 	saver    *checkpoint.Saver
 	progress progress
+	source   string // of the parameters, for people
 
-	meter    *metrics.Meter
-	recorder *metrics.Recorder
-	eval     *validation
-	skipped  float64 // updates, as the devices count them
+	record    *runs.Writer // of the run's folder
+	figuresAt time.Time    // when it was last told how training goes
+	meter     *metrics.Meter
+	recorder  *metrics.Recorder
+	profile   profiler
+	eval      *validation
+	skipped   float64 // updates, as the devices count them
 
 	mu    sync.Mutex // guards out and saved: saves and metrics have goroutines
 	saved int64      // the last step committed or resumed from, -1 for none
@@ -91,11 +100,14 @@ var errAbandoned = errors.New("train: stopped before the first step")
 // If the signal comes before the first step Run returns at once. A compilation
 // cannot be cancelled: it then goes on by itself, with the devices, until the
 // process ends.
-func Run(ctx context.Context, o RunOptions) (*Result, error) {
-	t := &trainer{recipe: o.Recipe, out: o.Out, colour: o.Colour, saved: -1, stop: listen(o.Stop)}
+func Run(ctx context.Context, o RunOptions) (res *Result, err error) {
+	t := &trainer{recipe: o.Recipe, out: o.Out, colour: o.Colour, limit: o.LastStep, saved: -1, began: time.Now(), stop: listen(o.Stop)}
+	t.profile = profiler{c: o.Recipe.Profiling, dir: filepath.Join(o.Recipe.Job.DumpFolder, o.Recipe.Profiling.TracesFolder)}
 	defer t.stop.close()
 	defer t.close()
-	res, err := t.run(ctx, o)
+	err = errors.New("this is a bug: a panic") // unless it ends otherwise
+	defer func() { t.endRecord(res, err) }()
+	res, err = t.run(ctx, o)
 	err = t.hosts.blame(err)
 	if left := t.hosts.part(err); left != nil {
 		t.logf(warning+"%v", left) // whatever it was, this process has ended well
@@ -151,9 +163,23 @@ const warning = "WARNING: "
 func (t *trainer) logf(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.hosts.leads() || strings.HasPrefix(format, warning) {
-		fmt.Fprintf(t.out, format+"\n", args...)
+	if !t.hosts.leads() && !strings.HasPrefix(format, warning) {
+		return
 	}
+	line := fmt.Appendf(nil, format+"\n", args...)
+	_, _ = t.out.Write(line) // who reads the log may end first
+	_, _ = t.record.Write(line)
+}
+
+func (t *trainer) warnf(format string, args ...any) { t.logf(warning+format, args...) }
+
+// lastStep is the last that this process is to do.
+func (t *trainer) lastStep() int64 {
+	last := int64(t.recipe.Training.Steps)
+	if t.limit > 0 {
+		last = min(last, t.limit)
+	}
+	return last
 }
 
 // prepare does all that comes before the first step. What is cheap to check
@@ -166,14 +192,17 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	if err := t.join(ctx, o.identity); err != nil {
 		return err
 	}
+	if err := t.openFolder(); err != nil {
+		return err
+	}
+	if err := t.beginRecord(o); err != nil {
+		return err
+	}
 	if r.Job.Description != "" {
 		t.logf("%s", r.Job.Description)
 	}
 	if r.Job.PrintConfig {
 		t.logf("%s", r.TOML(o.Origins))
-	}
-	if err := t.openFolder(); err != nil {
-		return err
 	}
 	if err := t.openStore(ctx, o); err != nil {
 		return err
@@ -211,10 +240,12 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 		Devices: t.machine.Mesh.Size(), LogFreq: r.Metrics.LogFreq,
 		Flops: metrics.ShapeOf(&t.options.Model).FlopsPerToken(r.Training.SeqLen), Peak: peak,
 		PartialAttention: r.Data.IsolateDocuments, Quantized: r.Quantize.Linear.Float8.Enable,
+		Warmup: r.Metrics.Cold, Steps: t.lastStep(), Start: t.began,
 	})
 	if t.step, err = BuildStep(t.options); err != nil {
 		return err
 	}
+	t.recordMachine(peak)
 	for _, line := range describe(t.options, t.step.Plan) {
 		t.logf("%s", line)
 	}
@@ -243,6 +274,7 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	if err != nil {
 		return err
 	}
+	t.recordStart()
 	if t.progress.Step != first {
 		t.recorder.Close() // damage was found, and an earlier checkpoint used
 		if err := t.openRecorder(t.progress.Step); err != nil {
@@ -256,9 +288,10 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 func (t *trainer) openRecorder(step int64) (err error) {
 	c := t.recipe.Metrics
 	if !t.hosts.leads() {
-		c.EnableJSON, c.EnableTensorboard = false, false
+		c.EnableJSON, c.EnableTensorboard, c.Prometheus = false, false, ""
 	}
-	t.recorder, err = metrics.Open(c, t.recipe.Job.DumpFolder, step, func(format string, args ...any) { t.logf("WARNING: "+format, args...) })
+	start := metrics.Start{Step: step, Attempt: t.record.Number()}
+	t.recorder, err = metrics.Open(c, t.recipe.Job.DumpFolder, start, t.warnf)
 	return err
 }
 
@@ -270,6 +303,7 @@ func (t *trainer) compile(ctx context.Context) (err error) {
 		return err
 	}
 	t.logf("%s", compileNote(t.exe, time.Since(began)))
+	t.recordProgram(t.exe, time.Since(began))
 	if m, err := t.exe.Exe.MemoryStats(); err == nil {
 		t.logf("compiled: arguments %s, of which %s are updated in place, temporaries %s a device", mib(m.Args), mib(m.Alias), mib(m.Temp))
 	}
@@ -287,6 +321,7 @@ func (t *trainer) compile(ctx context.Context) (err error) {
 		return err
 	}
 	t.logf("%s", compileNote(t.eval.exe, time.Since(began)))
+	t.recordProgram(t.eval.exe, time.Since(began))
 	return nil
 }
 
@@ -326,28 +361,13 @@ func (t *trainer) keepRecipe(o RunOptions) error {
 	}
 	fs, err := storage.Local(r.Job.DumpFolder)
 	if err == nil {
-		err = replace(fs, filepath.ToSlash(r.Job.SaveConfigFile), []byte(r.TOML(o.Origins)))
+		err = os.MkdirAll(filepath.Dir(filepath.Join(r.Job.DumpFolder, r.Job.SaveConfigFile)), 0o777)
+	}
+	if err == nil {
+		err = storage.Replace(fs, filepath.ToSlash(r.Job.SaveConfigFile), []byte(r.TOML(o.Origins)))
 	}
 	if err != nil {
 		return fmt.Errorf("job.save_config_file: %w", err)
-	}
-	return nil
-}
-
-// replace writes a file whole or not at all, with the folders it is in.
-func replace(fs storage.FS, name string, content []byte) error {
-	if err := os.MkdirAll(filepath.Dir(fs.Path(name)), 0o777); err != nil {
-		return err
-	}
-	tmp := name + ".tmp"
-	if err := storage.RemoveAll(fs, tmp); err != nil { // of a run that was killed
-		return err
-	}
-	if err := storage.WriteFile(fs, tmp, content); err != nil {
-		return err
-	}
-	if err := fs.Rename(tmp, name); err != nil {
-		return errors.Join(err, fs.Remove(tmp))
 	}
 	return nil
 }
@@ -411,6 +431,7 @@ func (t *trainer) close() {
 		_ = t.eval.loader.Close()
 	}
 	if !t.hosts.lost { // else devices that wait for it would have us wait
+		_ = t.profile.plug.Close()
 		t.eval.close()
 		t.state.Close()
 		t.exe.Close()

@@ -96,6 +96,7 @@ func (t *trainer) reportSave(s *checkpoint.Saved, err error) {
 		return
 	}
 	t.setSaved(int64(s.Step))
+	t.recordSave(s)
 	t.logf("saved %s (%s)", s.Path, mib(s.Bytes))
 	for _, n := range s.Notes {
 		t.logf("note: %s", n)

@@ -206,3 +206,23 @@ func TestFaultFSFaults(t *testing.T) {
 	f.SetFault(func(op faultfs.Op) (int, error) { return 1, errors.New("odd") })
 	require.ErrorContains(t, f.Mkdir("q"), "odd")
 }
+
+// A file is replaced whole, also where a killed process has left its next content.
+func TestReplace(t *testing.T) {
+	local, err := storage.Local(t.TempDir())
+	require.NoError(t, err)
+	for name, f := range map[string]storage.FS{"local": local, "faultfs": faultfs.New()} {
+		t.Run(name, func(t *testing.T) {
+			for _, content := range []string{"long content", "short"} {
+				require.NoError(t, storage.Replace(f, "recipe.toml", []byte(content)))
+				got, err := storage.ReadFile(f, "recipe.toml", 100)
+				require.NoError(t, err)
+				require.Equal(t, content, string(got))
+				list, err := f.ReadDir(".")
+				require.NoError(t, err)
+				require.Len(t, list, 1)
+				require.NoError(t, storage.WriteFile(f, "recipe.toml.tmp", []byte("half")))
+			}
+		})
+	}
+}

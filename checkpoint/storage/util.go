@@ -35,6 +35,22 @@ func WriteFile(f FS, name string, content []byte) error {
 	return nil
 }
 
+// Replace writes a file whole or not at all, and syncs it. A reader sees the content before or the new one. One process at a time may
+// replace a name.
+func Replace(f FS, name string, content []byte) error {
+	tmp := name + ".tmp"
+	if err := RemoveAll(f, tmp); err != nil { // of a process that was killed
+		return err
+	}
+	if err := WriteFile(f, tmp, content); err != nil {
+		return err
+	}
+	if err := f.Rename(tmp, name); err != nil {
+		return errors.Join(err, f.Remove(tmp))
+	}
+	return nil
+}
+
 // ReadFile returns the content of a file of at most limit bytes.
 func ReadFile(f FS, name string, limit int64) ([]byte, error) {
 	o, err := f.Open(name)

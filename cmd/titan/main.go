@@ -78,7 +78,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see `%s --help`", err, c.CommandPath())}
 	})
-	root.AddCommand(newTrain(), newPlan(), newSweep(), newCompare(), newReport(), newGenerate(), newConfig(), newPlugin(), newDoctor(), newData(), newCache(), newCheckpoint(), newVersion())
+	root.AddCommand(newTrain(), newProfile(), newPlan(), newSweep(), newCompare(), newReport(), newGenerate(), newConfig(), newPlugin(), newDoctor(), newData(), newCache(), newCheckpoint(), newVersion())
 	return root
 }
 

@@ -62,6 +62,8 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"plugin", "list", "cpu"}, "titan: `titan plugin list` needs no arguments; see"},
 		{[]string{"version", "1"}, "titan: `titan version` needs no arguments; see"},
 		{[]string{"doctor", "cpu"}, "titan: `titan doctor` needs no arguments; see"},
+		{[]string{"profile", "x"}, "titan: `titan profile` needs no arguments; see"},
+		{[]string{"profile", "--steps=0"}, "titan: --warmup is 3 and --steps 0: there must be at least one step to trace; see `titan profile --help`\n"},
 		{[]string{"plugin", "probe", "cpu"}, "titan: `titan plugin probe` needs a plugin name and a path; see"},
 	} {
 		code, stdout, stderr := titan(t, c.args...)

@@ -44,9 +44,39 @@ others with 142.`,
 }
 
 func runTrain(c *cobra.Command, flags *recipeFlags) error {
-	r, origins, err := flags.load(c)
+	o, err := flags.run(c)
 	if err != nil {
 		return err
+	}
+	res, err := train.Run(c.Context(), o)
+	switch {
+	case launch.Passing(err):
+		return exitError{err, codeLost}
+	case err != nil:
+		return err
+	case res.Stopped != nil:
+		return stoppedBy(res, goOn(o.Recipe, res))
+	}
+	return nil
+}
+
+// stoppedBy is how the process ends when a signal ended its run; what says what
+// becomes of it.
+func stoppedBy(res *train.Result, what string) error {
+	switch {
+	case res.Preempted():
+		return exitError{errors.New("preempted" + what), codePreempted}
+	case res.Stopped == syscall.SIGHUP:
+		return exitError{errors.New("hung up" + what), codeHangUp}
+	}
+	return exitError{errors.New("interrupted" + what), codeInterrupted}
+}
+
+// run loads a recipe and prepares the process for training what it says.
+func (flags *recipeFlags) run(c *cobra.Command) (train.RunOptions, error) {
+	r, origins, err := flags.load(c)
+	if err != nil {
+		return train.RunOptions{}, err
 	}
 	if r.Mesh.Platform == "cpu" {
 		if err := pjrt.KeepHostPages(); err != nil {
@@ -73,22 +103,9 @@ func runTrain(c *cobra.Command, flags *recipeFlags) error {
 		signal.Reset(ends...)
 		stop <- s
 	}()
-	res, err := train.Run(c.Context(), train.RunOptions{
+	return train.RunOptions{
 		Recipe: r, Origins: origins, Version: version(), Out: c.OutOrStdout(), Colour: r.Metrics.Colour(os.Stdout), Stop: stop,
-	})
-	switch {
-	case launch.Passing(err):
-		return exitError{err, codeLost}
-	case err != nil:
-		return err
-	case res.Preempted():
-		return exitError{errors.New("preempted" + goOn(r, res)), codePreempted}
-	case res.Stopped == syscall.SIGHUP:
-		return exitError{errors.New("hung up" + goOn(r, res)), codeHangUp}
-	case res.Stopped != nil:
-		return exitError{errors.New("interrupted" + goOn(r, res)), codeInterrupted}
-	}
-	return nil
+	}, nil
 }
 
 // goOn says what becomes of a run that a signal ended.

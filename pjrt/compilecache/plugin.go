@@ -24,6 +24,15 @@ type pluginNote struct {
 // versions apart: more than the clock tick of any file system.
 var settled = 2 * time.Second
 
+// PluginSHA256 is the sha256 of a plugin's file, in hexadecimal; the cache, which may
+// be nil, remembers it.
+func (c *Cache) PluginSHA256(path string) (string, error) {
+	if c == nil || c.dir == "" {
+		return fileSum(path)
+	}
+	return c.pluginSum(path)
+}
+
 // pluginSum is the sha256 of the file at path, from a note if there is a valid
 // one.
 func (c *Cache) pluginSum(path string) (string, error) {
