@@ -13,7 +13,7 @@ import (
 func Values(document []byte) (map[string]any, error) {
 	var tree map[string]any
 	if err := toml.Unmarshal(document, &tree); err != nil {
-		return nil, fmt.Errorf("configs: the recipe cannot be read: %w", err)
+		return nil, fmt.Errorf("the recipe cannot be read: %w", err)
 	}
 	out := map[string]any{}
 	flatten(out, "", tree)

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pelletier/go-toml/v2"
-
 	"titan/configs"
 )
 
@@ -178,41 +176,12 @@ func (o *opening) names() {
 
 func (o *opening) decodeRecipe(raw []byte) {
 	o.run.RecipeText = string(raw)
-	var tree map[string]any
-	if err := toml.Unmarshal(raw, &tree); err != nil {
+	values, err := configs.Values(raw)
+	if err != nil {
 		o.warn(o.run.Record.Files.Recipe, 0, "is damaged, its values are left out: %v", err)
 		return
 	}
-	o.run.Recipe = map[string]any{}
-	flatten(o.run.Recipe, "", tree)
-}
-
-// flatten puts the leaves of a document into out by their full keys.
-func flatten(out map[string]any, key string, v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		for name, x := range v {
-			full := name
-			if key != "" {
-				full = key + "." + name
-			}
-			flatten(out, full, x)
-		}
-	case []any:
-		if len(v) == 0 {
-			out[key] = v
-			return
-		}
-		for i, x := range v {
-			if _, table := x.(map[string]any); !table {
-				out[key] = v
-				return
-			}
-			flatten(out, fmt.Sprintf("%s[%d]", key, i), x)
-		}
-	default:
-		out[key] = v
-	}
+	o.run.Recipe = values
 }
 
 // finish makes what is read agree: attempts that only the metrics know, and which
