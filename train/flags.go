@@ -56,7 +56,12 @@ var sparseCores = map[string]bool{"v5p": true, "v6e": true, "tpu7x": true}
 //   - All-gathers run beside computation, on the sparse cores where there are any; so
 //     do reduce-scatters and all-reduces. On v5e, which has none, the matrix units'
 //     own code takes all-gathers along.
+//
+// v4, whose vector memory is a small part of that of the others, is left alone.
 func tpuFlags(c *mesh.Chip) map[string]any {
+	if c.Kind == "v4" {
+		return nil
+	}
 	f := map[string]any{
 		"xla_tpu_scoped_vmem_limit_kib":         int(c.VMEMBytes / 1024 * 3 / 4),
 		"xla_enable_async_all_gather":           true,
