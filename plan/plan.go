@@ -187,7 +187,8 @@ func (s *traced) compile(t *topology, o Options) (*compilecache.Ahead, compileca
 		cache = compilecache.Open("")
 	}
 	code := s.step.Module.StableHLO()
-	return cache.CompileFor(t.topology, []byte(code), []byte(s.step.Module.StableHLOWithLocations()), c)
+	ahead, outcome, err := cache.CompileFor(t.topology, []byte(code), []byte(s.step.Module.StableHLOWithLocations()), c)
+	return ahead, outcome, train.CompileError(err)
 }
 
 // report fills in what is known before compiling.

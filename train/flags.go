@@ -2,7 +2,9 @@ package train
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -41,6 +43,21 @@ func flagValue(s string) any {
 		return x
 	}
 	return s
+}
+
+// unknownOption is how XLA refuses an option.
+var unknownOption = regexp.MustCompile(`No such compile option: '(\w+)'`)
+
+// CompileError adds to an error of the compiler what to do about an option that it
+// does not know.
+func CompileError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if m := unknownOption.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Errorf("%w: this compiler does not know an option of ours or of debug.xla_options; take it away with debug.xla_options = [\"%s=\"], or install the plugin's pinned version", err, m[1])
+	}
+	return err
 }
 
 // sparseCores are the chips whose sparse cores can carry out collectives (libtpu

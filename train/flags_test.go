@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,4 +25,13 @@ func TestXLAOptions(t *testing.T) {
 	r.Debug.XLAOptions = nil
 	require.Equal(t, 96<<10, CompileOptions(m, PlatformOf(r)).Flags["xla_tpu_scoped_vmem_limit_kib"])
 	require.Equal(t, true, CompileOptions(m, PlatformOf(r)).Flags["xla_enable_async_all_gather"])
+}
+
+func TestUnknownXLAOption(t *testing.T) {
+	require.NoError(t, CompileError(nil))
+	other := errors.New("something else")
+	require.Equal(t, other, CompileError(other))
+	err := errors.New("pjrt: Compile: INVALID_ARGUMENT: No such compile option: 'xla_a'")
+	require.ErrorIs(t, CompileError(err), err)
+	require.ErrorContains(t, CompileError(err), `debug.xla_options = ["xla_a="]`)
 }

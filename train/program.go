@@ -43,7 +43,7 @@ func (m *Machine) Compile(mod *graph.Module) (*Compiled, error) {
 		c.Exe, c.Outcome, err = m.Cache.Compile(m.Client, code, o)
 	}
 	if err != nil {
-		return nil, err
+		return nil, CompileError(err)
 	}
 	if err := c.place(); err != nil {
 		c.Close()
