@@ -59,8 +59,7 @@ func kernelCode(ctx context.Context, o Options, kind string, m *hlo.Module) (map
 		}
 		var g llo.Grid
 		if err == nil {
-			o.Log("compiling the tile kernel %s alone, to see its code", i.KernelName())
-			g, err = codeOf(ctx, o, t, smallest[kind], program)
+			g, err = codeOf(ctx, o, t, kernelJob{o.Plugin, smallest[kind], program}, i.KernelName())
 		}
 		if found[program] = nil; err != nil {
 			problems = append(problems, fmt.Sprintf("%s: %v", i.KernelName(), err))
@@ -83,7 +82,7 @@ func smallestTopology(plugin, kind string) (*topology, error) {
 }
 
 // codeOf asks the cache, or another process.
-func codeOf(ctx context.Context, o Options, t *topology, name, program string) (g llo.Grid, err error) {
+func codeOf(ctx context.Context, o Options, t *topology, job kernelJob, name string) (g llo.Grid, err error) {
 	if len(o.Child) == 0 {
 		return g, errors.New("its code was not asked for")
 	}
@@ -91,8 +90,9 @@ func codeOf(ctx context.Context, o Options, t *topology, name, program string) (
 	if cache == nil {
 		cache = compilecache.Open("")
 	}
-	data, err := cache.Remember(t.topology, []byte(program), kernelOptions, "code of a kernel", func() ([]byte, error) {
-		job, err := json.Marshal(kernelJob{o.Plugin, name, program})
+	data, err := cache.Remember(t.topology, []byte(job.Program), kernelOptions, "code of a kernel", func() ([]byte, error) {
+		o.Log("compiling the tile kernel %s alone, to see its code", name)
+		job, err := json.Marshal(job)
 		if err != nil {
 			return nil, err
 		}
