@@ -24,7 +24,7 @@ func FromRun(run *runs.Run) *Result {
 		if run.Record.Schema > 0 { // without a record nothing tells how it ended
 			r.State = string(a.Reason(time.Now()))
 		}
-		r.fromAttempt(a)
+		r.fromAttempt(run.Trained())
 	}
 	r.curve(run)
 	r.older()
@@ -37,7 +37,7 @@ func FromRun(run *runs.Run) *Result {
 	return r
 }
 
-// fromAttempt takes what the last process says of itself.
+// fromAttempt takes what the last process that trained says of itself.
 func (r *Result) fromAttempt(a *runs.Attempt) {
 	m := a.Machine
 	if m.Platform != "" {
@@ -111,7 +111,7 @@ func (r *Result) machine(platform, kind string, hosts int) {
 // every step, else what the last one says.
 func (r *Result) timed(run *runs.Run) {
 	var f metrics.Figures
-	if a := run.Last(); a != nil {
+	if a := run.Trained(); a != nil {
 		f = a.Figures
 	}
 	rate, times := f.Warm, f.StepTime

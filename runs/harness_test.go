@@ -56,7 +56,7 @@ func attempt(t *testing.T, dir string, from, to int64, end *Exit) {
 	at := time.Now()
 	for s := from + 1; s <= to; s++ {
 		loss := float64(record.Number()) + float64(s)/100
-		rec.Record((&metrics.Window{Step: s, Time: at, Steps: 1, Loss: loss, Seconds: 2, StepSeconds: []float64{2}}).Event())
+		rec.Record((&metrics.Window{Step: s, Time: at, Steps: 1, Loss: loss, Seconds: 2, StepSeconds: []float64{2}, Rates: metrics.Rates{TPS: 10 * float64(s)}}).Event())
 	}
 	rec.Record((&metrics.Validation{Step: to, Time: at, Loss: 3}).Event())
 	rec.Record((&metrics.Summary{LastStep: to}).Event(at))

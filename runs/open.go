@@ -213,6 +213,11 @@ func (o *opening) finish() {
 			a.LastSeen = p.Time
 		}
 	}
+	for _, a := range r.Attempts {
+		if a.Exit == nil {
+			o.catchUp(a)
+		}
+	}
 	var hash string
 	for _, a := range r.Attempts {
 		if hash != "" && a.RecipeSHA256 != "" && a.RecipeSHA256 != hash {
@@ -223,6 +228,17 @@ func (o *opening) finish() {
 		}
 	}
 	o.sortPoints()
+}
+
+// Trained is the last attempt that did steps, or the last where none did; nil if none
+// is known.
+func (r *Run) Trained() *Attempt {
+	for i := len(r.Record.Attempts) - 1; i >= 0; i-- {
+		if a := r.Record.Attempts[i]; a.Figures.Steps > 0 {
+			return a
+		}
+	}
+	return r.Last()
 }
 
 // Last is the last attempt, nil if none is known.

@@ -73,6 +73,7 @@ func TestRun(t *testing.T) {
 	r, _, err = Open(dir)
 	require.NoError(t, err)
 	require.Len(t, r.Record.Attempts, 3)
+	require.Equal(t, 2, r.Trained().Number)
 	require.Equal(t, g, r.Goodput())
 	require.Len(t, r.Train, 8)
 	// One that begins anew in the folder is another run.
@@ -82,6 +83,36 @@ func TestRun(t *testing.T) {
 	require.Len(t, r.Train, 2)
 	require.InDelta(t, 4, r.Goodput().Productive, 1e-9)
 	require.Zero(t, r.Goodput().Lost[metrics.Repeated])
+}
+
+// What a killed process did after it wrote its record last is in the metrics.
+func TestCatchingUp(t *testing.T) {
+	dir := t.TempDir()
+	attempt(t, dir, 0, 6, nil)
+	path := filepath.Join(dir, "run.json")
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var old Record
+	require.NoError(t, json.Unmarshal(raw, &old))
+	f := &old.Attempts[0].Figures
+	f.Steps, f.LastStep, f.All = 2, 2, metrics.Throughput{Steps: 2, Seconds: 4, TPS: 15}
+	f.Goodput = metrics.Goodput{Wall: 5, Productive: 4, Lost: map[metrics.Kind]float64{metrics.Compile: 1}}
+	raw, err = json.Marshal(old)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, raw, 0o666))
+	r, _, err := Open(dir)
+	require.NoError(t, err)
+	got := r.Trained().Figures
+	require.EqualValues(t, 6, got.LastStep)
+	require.Equal(t, 6, got.All.Steps)
+	require.InDelta(t, 35, got.All.TPS, 1e-9, "the mean of 10 to 60")
+	require.InDelta(t, 12, got.Goodput.Productive, 1e-9)
+	require.InDelta(t, 1.06, float64(got.LastLoss), 1e-9)
+	// And so the steps that the next one does again are known.
+	attempt(t, dir, 4, 8, &Exit{Reason: Finished})
+	r, _, err = Open(dir)
+	require.NoError(t, err)
+	require.InDelta(t, 4, r.Goodput().Lost[metrics.Repeated], 1e-9)
 }
 
 func TestNoRun(t *testing.T) {
@@ -240,6 +271,7 @@ func TestBeginOverDamage(t *testing.T) {
 	require.NoError(t, json.Unmarshal(raw, &r))
 	require.Len(t, r.Attempts, 3)
 	require.Equal(t, "why", r.Attempts[2].Exit.Message)
+	require.NotNil(t, r.Attempts[2].Programs, "lists are lists, for other readers")
 	log, err := os.ReadFile(filepath.Join(dir, "log.txt"))
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(string(log), "begun\n=== attempt 3"), "%s", log)

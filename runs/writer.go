@@ -71,7 +71,10 @@ func Begin(o Options) (*Writer, error) {
 		_, _ = rand.Read(id[:]) // never fails
 		w.record.ID, w.record.Created = hex.EncodeToString(id[:]), now
 	}
-	a := &Attempt{Number: len(w.record.Attempts) + 1, Start: now, Titan: o.Titan, Go: o.Go}
+	a := &Attempt{
+		Number: len(w.record.Attempts) + 1, Start: now, Titan: o.Titan, Go: o.Go,
+		Programs: []Program{}, Checkpoints: []Checkpoint{}, Machine: Machine{Mesh: []Axis{}}, // not null
+	}
 	w.record.Attempts = append(w.record.Attempts, a)
 	if err := w.save(); err != nil {
 		return nil, fmt.Errorf("runs: %w", err)
