@@ -167,11 +167,10 @@ func (t traffic) everyRound(n, room int, body func(r round, sums []*graph.Value)
 // apply is groupedFFN.apply; experts are numbers of all experts, stored the
 // matrices of this device's.
 func (g exchangedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Value) (y, dropped *graph.Value) {
-	b, N, D, k := x.Builder(), x.Dim(0), x.Dim(1), g.topK
+	b, N, k := x.Builder(), x.Dim(0), g.topK
 	n := g.group.Devices()
 	room := ExpertRoom(N*k, n, g.room)
 	token := func(pair *graph.Value) *graph.Value { return graph.Div(pair, b.Int(dtype.S32, int64(k))) }
-	f32 := func(v *graph.Value) *graph.Value { return graph.Convert(v, dtype.F32) }
 	send := func(v *graph.Value) *graph.Value { return g.group.Exchange(v, 0, 0) }
 	plus := func(sums []*graph.Value, i int, v *graph.Value) *graph.Value {
 		if sums == nil {
@@ -189,9 +188,8 @@ func (g exchangedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Va
 			ys, _, _ := l.by.forward(graph.Take(rows, l.row, 0), w)
 			back := send(graph.Take(ys, l.slot, 0))
 			slot, here := r.returned()
-			picked := graph.Reshape(f32(graph.Take(back, slot, 0)), N, k, D)
 			share := graph.Mul(weights, graph.Reshape(here, N, k))
-			return []*graph.Value{plus(sums, 0, graph.Sum(graph.Mul(picked, graph.ExpandDims(share, -1)), 1))}
+			return []*graph.Value{plus(sums, 0, sumOfChoices(back, slot, share))}
 		})
 		return []*graph.Value{graph.Convert(sums[0], d)}, a
 	}
@@ -211,10 +209,9 @@ func (g exchangedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Va
 			dxs, dshares, grads := l.by.backward(sent(x, at), sent(ct, at), sent(flat, pairs), nil, nil, w, before)
 			backRows, backShares := send(graph.Take(dxs, l.slot, 0)), send(graph.Take(dshares, l.slot, 0))
 			slot, here := r.returned()
-			parts := graph.Mul(f32(graph.Take(backRows, slot, 0)), graph.ExpandDims(here, -1))
 			dw := graph.Mul(graph.Take(backShares, slot, 0), here)
 			return append([]*graph.Value{
-				plus(sums, 0, graph.Sum(graph.Reshape(parts, N, k, D), 1)), plus(sums, 1, graph.Reshape(dw, N, k)),
+				plus(sums, 0, sumOfChoices(backRows, slot, graph.Reshape(here, N, k))), plus(sums, 1, graph.Reshape(dw, N, k)),
 			}, grads[:]...)
 		})
 		none := make([]*graph.Value, trafficArrays)

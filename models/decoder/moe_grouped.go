@@ -64,7 +64,7 @@ func (g groupedFFN) lay(expert *graph.Value) layout {
 // apply takes rows x [N, D], weights f32 [N, k], experts s32 [N, k], and the
 // stored expert matrices.
 func (g groupedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Value) (y, dropped *graph.Value) {
-	b, N, D, k := x.Builder(), x.Dim(0), x.Dim(1), g.topK
+	b, N, k := x.Builder(), x.Dim(0), g.topK
 	laid := g.lay(graph.Reshape(experts, N*k))
 	args := append([]*graph.Value{x, weights}, laid.values()...)
 	matrices := len(args)
@@ -74,20 +74,11 @@ func (g groupedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Valu
 		args = append(args, g.place.Weight(stored[i], n))
 	}
 	token := func(pair *graph.Value) *graph.Value { return graph.Div(pair, b.Int(dtype.S32, int64(k))) }
-	f32 := func(v *graph.Value) *graph.Value { return graph.Convert(v, dtype.F32) }
-	// sum adds up, of rows in their places, those of each token, by weight if there is one.
-	sum := func(rows *graph.Value, l layout, weights *graph.Value) *graph.Value {
-		parts := f32(graph.Reshape(graph.Take(rows, l.slot, 0), N, k, D))
-		if weights != nil {
-			parts = graph.Mul(parts, graph.ExpandDims(weights, -1))
-		}
-		return graph.Convert(graph.Sum(parts, 1), rows.DType())
-	}
 
 	forward := func(a []*graph.Value) (outs, residuals []*graph.Value) {
 		x, weights, l, w := a[0], a[1], laid.with(a[2:matrices]), ffn(a[matrices:])
 		ys, gate, up := l.by.forward(graph.Take(x, token(l.row), 0), w)
-		return []*graph.Value{sum(ys, l, weights)}, append(append(residuals, a...), graph.Name(gate, NameGate), graph.Name(up, NameUp))
+		return []*graph.Value{graph.Convert(sumOfChoices(ys, l.slot, weights), x.DType())}, append(append(residuals, a...), graph.Name(gate, NameGate), graph.Name(up, NameUp))
 	}
 	backward := func(res, grads []*graph.Value) []*graph.Value {
 		x, weights, l := res[0], res[1], laid.with(res[2:matrices])
@@ -97,7 +88,8 @@ func (g groupedFFN) apply(x, weights, experts *graph.Value, stored []*graph.Valu
 		shares := graph.Take(graph.Reshape(weights, N*k), l.row, 0)
 		dxs, dshares, dw := l.by.backward(xs, cts, shares, gate, up, w, ffn{})
 		out := make([]*graph.Value, matrices)
-		out[0], out[1] = sum(dxs, l, nil), graph.Reshape(graph.Take(dshares, l.slot, 0), N, k)
+		ones := b.Full(weights.Type(), 1)
+		out[0], out[1] = graph.Convert(sumOfChoices(dxs, l.slot, ones), x.DType()), graph.Reshape(graph.Take(dshares, l.slot, 0), N, k)
 		return append(out, dw[:]...)
 	}
 	return graph.CustomVJP(args, forward, backward)[0], nil

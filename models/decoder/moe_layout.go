@@ -35,6 +35,16 @@ type expertProducts interface {
 	with(values []*graph.Value) expertProducts
 }
 
+// sumOfChoices adds up, for each of N tokens, the k of rows [M, D] at slot s32 [N·k] by
+// weights f32 [N, k], in f32. What is added lies apart, a token's first row in the first
+// of k arrays, since the vector units of a TPU add arrays faster than rows of one.
+func sumOfChoices(rows, slot, weights *graph.Value) *graph.Value {
+	N, k := weights.Dim(0), weights.Dim(1)
+	at := graph.Reshape(graph.Transpose(graph.Reshape(slot, N, k), 1, 0), k*N)
+	parts := graph.Convert(graph.Reshape(graph.Take(rows, at, 0), k, N, rows.Dim(1)), dtype.F32)
+	return graph.Sum(graph.Mul(parts, graph.ExpandDims(graph.Transpose(weights, 1, 0), -1)), 0)
+}
+
 // ffn holds matrices of experts: gate and up [E, D, F], down [E, F, D].
 type ffn [3]*graph.Value
 
