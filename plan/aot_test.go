@@ -2,6 +2,8 @@ package plan
 
 import (
 	"context"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,12 +24,22 @@ func debugRecipe(t *testing.T, set ...string) func(more ...string) (*configs.Rec
 }
 
 // A step is compiled once: the second plan reads what the first stored, and says
-// the same.
+// the same. Its tile kernels are compiled alone, once, in a process of their own, for
+// the time that their code takes.
 func TestPlanIsCached(t *testing.T) {
 	plugin := xlatest.TPU(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
 	r, err := debugRecipe(t)()
 	require.NoError(t, err)
-	o := Options{Recipe: r, Quick: true, Cache: compilecache.Open(t.TempDir()), Plugin: plugin.Path()}
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", t.TempDir())
+	children := 0
+	o := Options{Recipe: r, Quick: true, Cache: compilecache.Open(dir), Plugin: plugin.Path(), Child: []string{self, "kernel"}, Log: func(format string, _ ...any) {
+		if strings.HasPrefix(format, "compiling the tile kernel") {
+			children++
+		}
+	}}
 	first, err := Make(context.Background(), o)
 	require.NoError(t, err)
 	require.True(t, first.Memory.Fits)
@@ -38,7 +50,21 @@ func TestPlanIsCached(t *testing.T) {
 	require.Positive(t, first.Prediction.share(Attention).Seconds)
 	require.Positive(t, first.Prediction.share(Optimizer).Seconds)
 	require.Contains(t, first.String(), "fits: ")
+	require.Empty(t, first.Prediction.Unpriced)
+	require.Equal(t, 2, children, "attention and its gradient")
+	require.Len(t, first.Prediction.TileKernels, 2)
+	for _, k := range first.Prediction.TileKernels {
+		require.Positive(t, k.Bundles, k.Name)
+		require.Greater(t, k.Peak, 0.001, k.Name)
+		require.Less(t, k.Peak, 1.0, k.Name)
+		require.GreaterOrEqual(t, k.Count, int64(2), "one for each layer")
+	}
+	require.Contains(t, first.String(), "bundles of code")
+	left, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	require.Empty(t, left, "what the compiler writes down is cleared")
 
+	o.Child = []string{"false"} // what is known is not asked again
 	second, err := Make(context.Background(), o)
 	require.NoError(t, err)
 	require.Contains(t, second.Compile.Cache, "loaded from the compile cache")
@@ -46,6 +72,12 @@ func TestPlanIsCached(t *testing.T) {
 	require.Equal(t, first.Compile.CodeBytes, second.Compile.CodeBytes)
 	second.Compile = first.Compile
 	require.Equal(t, first, second)
+
+	o.Child = nil
+	third, err := Make(context.Background(), o)
+	require.NoError(t, err)
+	require.Len(t, third.Prediction.Unpriced, 2)
+	require.Contains(t, third.String(), "a roofline is the price of the tile kernel attention: its code was not asked for")
 }
 
 func TestPlanNeedsATopology(t *testing.T) {

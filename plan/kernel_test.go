@@ -1,15 +1,11 @@
 package plan
 
 import (
-	"context"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"titan/internal/xlatest"
 	"titan/kernels"
-	"titan/pjrt/compilecache"
 	"titan/pjrt/hlo"
 	"titan/pjrt/llo"
 )
@@ -54,51 +50,6 @@ func TestBranchesOfConditionals(t *testing.T) {
 	require.ErrorContains(t, err, "conditional 1 of the kernel, which multiplies tiles, is no branch")
 	_, err = match([]llo.Branch{b(0, false), b(0, true)}, []kernels.Conditional{c(0, true)})
 	require.ErrorContains(t, err, "2 branches of which 1 are not found among the 1 conditionals")
-}
-
-// A kernel that the step calls in a loop is compiled alone, once, in a process of
-// its own; the time that its code takes is the time of the calls, and not less than
-// the matrix units need.
-func TestKernelsArePricedByTheirCode(t *testing.T) {
-	plugin := xlatest.TPU(t)
-	self, err := os.Executable()
-	require.NoError(t, err)
-	r, err := debugRecipe(t)("training.seq_len=256", "kernels.attention=tile", "kernels.attention_tiles.queries=128", "kernels.attention_tiles.keys=128")
-	require.NoError(t, err)
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", t.TempDir())
-	children := 0
-	o := Options{Recipe: r, Quick: true, Cache: compilecache.Open(dir), Plugin: plugin.Path(), Child: []string{self, "kernel"}, Log: func(format string, _ ...any) {
-		if format == "compiling the tile kernel %s alone, to see its code" {
-			children++
-		}
-	}}
-	first, err := Make(context.Background(), o)
-	require.NoError(t, err)
-	require.Empty(t, first.Prediction.Unpriced)
-	require.Equal(t, 2, children, "attention and its gradient")
-	require.Len(t, first.Prediction.TileKernels, 2)
-	for _, k := range first.Prediction.TileKernels {
-		require.Positive(t, k.Bundles, k.Name)
-		require.Greater(t, k.Peak, 0.001, k.Name)
-		require.Less(t, k.Peak, 1.0, k.Name)
-		require.GreaterOrEqual(t, k.Count, int64(2), "one for each layer")
-	}
-	require.Contains(t, first.String(), "bundles of code")
-	left, err := os.ReadDir(os.TempDir())
-	require.NoError(t, err)
-	require.Empty(t, left, "what the compiler writes down is cleared")
-
-	o.Child = []string{"false"} // what is known is not asked again
-	second, err := Make(context.Background(), o)
-	require.NoError(t, err)
-	require.Equal(t, first.Prediction, second.Prediction)
-
-	o.Child = nil
-	third, err := Make(context.Background(), o)
-	require.NoError(t, err)
-	require.Len(t, third.Prediction.Unpriced, 2)
-	require.Contains(t, third.String(), "a roofline is the price of the tile kernel attention: its code was not asked for")
 }
 
 func TestKernelJobs(t *testing.T) {
