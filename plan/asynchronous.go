@@ -67,9 +67,23 @@ func (w *walker) asynchronous(b *block, i *hlo.Instruction) {
 	b.open[done] = append(b.open[done], pending{at, l, nil})
 }
 
-// moved is what an asynchronous transfer carries: the smaller of its two ends.
+// moved is what an asynchronous transfer carries: the part where it reads or writes
+// one of a larger array, else the smaller of its two ends.
 func moved(i *hlo.Instruction) float64 {
 	n := 0.0
+	for _, c := range i.Called {
+		for _, in := range c.Instructions {
+			switch {
+			case in.Opcode == "dynamic-update-slice" && len(in.Operands) > 1:
+				n += size(in.Operands[1].Shape)
+			case in.Opcode == "dynamic-slice" || in.Opcode == "slice":
+				n += size(in.Shape)
+			}
+		}
+	}
+	if n > 0 {
+		return n
+	}
 	var ends []float64
 	for _, e := range i.Shape.Elements {
 		if s := size(e); s > 1024 { // besides semaphores

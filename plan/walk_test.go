@@ -147,6 +147,27 @@ func TestHostTransfers(t *testing.T) {
 	require.InEpsilon(t, float64(2<<24)/hostBandwidth-1000/clock, out.parts[Transfers], 1e-9)
 }
 
+// Of a row that is written to or read from a stack in the host's memory the row
+// travels, not the stack.
+func TestRowsOfTheHost(t *testing.T) {
+	s := newSmall()
+	stack, row := array(1<<24), array(1<<10)
+	stack.MemorySpace = 5
+	value := func(c *hlo.Computation, opcode string, shape hlo.Shape, operands ...*hlo.Instruction) *hlo.Instruction {
+		return add(c, &hlo.Instruction{Opcode: opcode, Shape: shape, Operands: operands})
+	}
+	write, read := s.computation("write"), s.computation("read")
+	value(write, "dynamic-update-slice", stack, value(write, "parameter", stack), value(write, "parameter", row))
+	value(read, "dynamic-slice", row, value(read, "parameter", stack))
+	tuple := func(elements ...hlo.Shape) hlo.Shape { return hlo.Shape{Type: hlo.Tuple, Elements: elements} }
+	for c, ends := range map[*hlo.Computation]hlo.Shape{write: tuple(tuple(stack, row), stack), read: tuple(tuple(stack), row)} {
+		start := add(s.comp, &hlo.Instruction{Opcode: "async-start", Called: []*hlo.Computation{c}, Shape: ends})
+		value(s.comp, "async-done", ends.Elements[1], start)
+	}
+	out := s.predict(t, Cycles)
+	require.Equal(t, 2*float64(2<<10), out.hostBytes)
+}
+
 func TestTileKernels(t *testing.T) {
 	s := newSmall()
 	k := add(s.comp, &hlo.Instruction{Opcode: "custom-call", CustomCallTarget: hlo.TileKernel, Shape: array(8),

@@ -80,7 +80,7 @@ func TestDebugRecipes(t *testing.T) {
 
 // What the comment of the recipe says can be set.
 func TestPublishedScalingToEightSlices(t *testing.T) {
-	r, _, err := configs.Load("qwen3_235b_a22b", []string{"mesh.topology=tpu7x:8x8x16*8", "parallelism.data_parallel_replicate_degree=8"})
+	r, _, err := configs.Load("qwen3_235b_a22b", []string{"mesh.topology=tpu7x:8x8x16*8", "parallelism.data_parallel_replicate_degree=64"})
 	require.NoError(t, err)
 	batch, err := r.GlobalBatch()
 	require.NoError(t, err)

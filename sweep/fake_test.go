@@ -175,7 +175,8 @@ func onDevices(devices ...int) Spec {
 
 // onChips is a sweep of plans.
 func onChips(chips ...int) Spec {
-	return Spec{Name: "test", Recipe: "qwen3_235b_a22b", Source: Plan, Mode: Weak, Chips: chips}
+	return Spec{Name: "test", Recipe: "qwen3_235b_a22b", Source: Plan, Mode: Weak, Chips: chips,
+		Set: []string{"parallelism.data_parallel_replicate_degree=1", "parallelism.data_parallel_shard_degree=2048"}}
 }
 
 // fakeOptions have this program in the place of titan.

@@ -35,16 +35,16 @@ func TestWeakOnPods(t *testing.T) {
 	s := points(t, Spec{Recipe: "qwen3_235b_a22b", Source: Plan, Mode: Weak, Chips: []int{8192, 64, 256, 1024, 2048}})
 	require.Equal(t, []row{
 		{"tpu7x-4x4x4", "tpu7x:4x4x4", "dp_replicate=1 × dp_shard=128", 2048, 16, 1},
-		{"tpu7x-4x8x8", "tpu7x:4x8x8", "dp_replicate=1 × dp_shard=512", 8192, 16, 1},
-		{"tpu7x-8x8x16", "tpu7x:8x8x16", "dp_replicate=1 × dp_shard=2048", 32768, 16, 1},
-		{"tpu7x-8x8x16-by-2", "tpu7x:8x8x16*2", "dp_replicate=2 × dp_shard=2048", 65536, 16, 1},
-		{"tpu7x-8x8x16-by-8", "tpu7x:8x8x16*8", "dp_replicate=8 × dp_shard=2048", 262144, 16, 1},
+		{"tpu7x-4x8x8", "tpu7x:4x8x8", "dp_replicate=2 × dp_shard=256", 8192, 16, 1},
+		{"tpu7x-8x8x16", "tpu7x:8x8x16", "dp_replicate=8 × dp_shard=256", 32768, 16, 1},
+		{"tpu7x-8x8x16-by-2", "tpu7x:8x8x16*2", "dp_replicate=16 × dp_shard=256", 65536, 16, 1},
+		{"tpu7x-8x8x16-by-8", "tpu7x:8x8x16*8", "dp_replicate=64 × dp_shard=256", 262144, 16, 1},
 	}, rows(s))
 	last := s.Points[4]
 	require.Equal(t, 8192, last.Chips)
 	require.Equal(t, 16384, last.Devices)
 	require.EqualValues(t, 262144*4096, last.Tokens)
-	require.Equal(t, "8 copies of the parameters over 2048 devices each; one pass of 16 sequences a device as in the recipe", last.Adapted)
+	require.Equal(t, "64 copies of the parameters over 256 devices each; one pass of 16 sequences a device as in the recipe", last.Adapted)
 	require.Equal(t, "tpu7x", s.Kind)
 	require.Equal(t, "qwen3_moe 235B-A22B", s.Model)
 	for _, p := range s.Points {
