@@ -2,10 +2,10 @@ package configs
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
+	"titan/internal/human"
 	"titan/internal/recipekey"
 	"titan/mesh"
 	"titan/parallel"
@@ -81,7 +81,7 @@ func (c *checking) memory() {
 		near = nearestIs(t)
 	}
 	c.add(recipekey.Errorf("mesh.topology", "is %q, whose devices have %s of memory each: parameters and optimizer state alone take %s%s",
-		r.Mesh.Topology, binarySize(m.Device), binarySize(m.Parameters+m.State), near))
+		r.Mesh.Topology, human.Size(m.Device), human.Size(m.Parameters+m.State), near))
 }
 
 // memory is Memory of a recipe whose mesh is known.
@@ -129,17 +129,4 @@ func (r *Recipe) roomier() (mesh.Topology, bool) {
 		}
 	}
 	return t, false
-}
-
-// binarySize writes bytes in KiB, MiB or GiB.
-func binarySize(n int64) string {
-	for _, u := range []struct {
-		name string
-		size int64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if n >= u.size {
-			return fmt.Sprintf("%.2f %s", float64(n)/float64(u.size), u.name)
-		}
-	}
-	return fmt.Sprintf("%d B", n)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"titan/internal/human"
 	"titan/mesh"
 	"titan/parallel"
 )
@@ -84,11 +85,11 @@ func (r *Recipe) memoryWarnings(axes []mesh.Axis) []string {
 	always := use.Parameters + use.Gradients + use.State
 	switch {
 	case always > use.Device:
-		warn("parameters, gradients and optimizer state take %s of a device that has %s: share them out among more devices (mesh.topology), or keep optimizer state in bfloat16 (optimizer.state_dtype)", binarySize(always), binarySize(use.Device))
+		warn("parameters, gradients and optimizer state take %s of a device that has %s: share them out among more devices (mesh.topology), or keep optimizer state in bfloat16 (optimizer.state_dtype)", human.Size(always), human.Size(use.Device))
 	case always+use.Kept > use.Device:
 		key := "parallelism.fsdp_reshard_after_forward"
 		warn("%s is %q%s, which keeps %s of gathered parameters on a device throughout a step: with %s of parameters, gradients and optimizer state that is more than the %s it has; set it to \"always\"",
-			key, r.Parallelism.Reshard, map[bool]string{true: ", in a pipeline \"never\""}[r.Parallelism.Reshard == "default"], binarySize(use.Kept), binarySize(always), binarySize(use.Device))
+			key, r.Parallelism.Reshard, map[bool]string{true: ", in a pipeline \"never\""}[r.Parallelism.Reshard == "default"], human.Size(use.Kept), human.Size(always), human.Size(use.Device))
 	}
 	return out
 }
@@ -117,7 +118,7 @@ func wholeMatrices(m *mesh.Mesh, plan *parallel.Plan) []string {
 	}
 	var out []string
 	for _, why := range order {
-		out = append(out, fmt.Sprintf("not sharded, %s on every device: %s, of which no dimension divides %s; with more copies (data_parallel_replicate_degree) fewer devices share one", binarySize(sizes[why]), listed(names[why]), why))
+		out = append(out, fmt.Sprintf("not sharded, %s on every device: %s, of which no dimension divides %s; with more copies (data_parallel_replicate_degree) fewer devices share one", human.Size(sizes[why]), listed(names[why]), why))
 	}
 	return out
 }

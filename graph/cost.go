@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -175,7 +176,7 @@ func (m *Module) Cost() Cost {
 			out.Collectives = addCollective(out.Collectives, byKey, cc)
 		}
 	}
-	slices.SortStableFunc(out.Collectives, func(a, b CollectiveCost) int { return sign(b.Wire - a.Wire) })
+	slices.SortStableFunc(out.Collectives, func(a, b CollectiveCost) int { return cmp.Compare(b.Wire, a.Wire) })
 	return out
 }
 
@@ -184,25 +185,15 @@ func (s *Size) add(t Type, shards int) {
 	s.Device += float64(t.Bytes()) / float64(shards)
 }
 
-func sign(x float64) int {
-	switch {
-	case x > 0:
-		return 1
-	case x < 0:
-		return -1
-	}
-	return 0
-}
-
 // Top returns the n ops with the most arithmetic per device, most first; equal
 // ones by memory traffic, then in program order.
 func (c Cost) Top(n int) []OpCost {
 	ops := slices.Clone(c.Ops)
 	slices.SortStableFunc(ops, func(a, b OpCost) int {
-		if s := sign(b.Device.Flops - a.Device.Flops); s != 0 {
+		if s := cmp.Compare(b.Device.Flops, a.Device.Flops); s != 0 {
 			return s
 		}
-		return sign(b.Device.Bytes - a.Device.Bytes)
+		return cmp.Compare(b.Device.Bytes, a.Device.Bytes)
 	})
 	return ops[:min(max(n, 0), len(ops))]
 }

@@ -6,6 +6,7 @@ import (
 
 	"titan/dtype"
 	"titan/graph"
+	"titan/internal/human"
 	"titan/mesh"
 )
 
@@ -97,7 +98,7 @@ func (k *Kernel) check(c mesh.Chip) error {
 		}
 	}
 	if need, limit := k.VMEM(), VMEMLimit(c); need > limit {
-		return fmt.Errorf("kernel %q needs %s of vector memory, %s gives a kernel %s of its %s: %s; take smaller tiles", k.name, mib(need), c.Kind, mib(limit), mib(c.VMEMBytes), k.largest())
+		return fmt.Errorf("kernel %q needs %s of vector memory, %s gives a kernel %s of its %s: %s; take smaller tiles", k.name, human.Memory(need), c.Kind, human.Memory(limit), human.Memory(c.VMEMBytes), k.largest())
 	}
 	var scalars int64
 	for _, r := range k.refs[prefetched] {
@@ -125,14 +126,12 @@ func (r *Ref) misaligned() string {
 func (k *Kernel) largest() string {
 	var parts []string
 	for _, r := range k.windows() {
-		parts = append(parts, fmt.Sprintf("%q 2×%s", r.name, mib(int64(r.sheets())*footprint(r.tile()))))
+		parts = append(parts, fmt.Sprintf("%q 2×%s", r.name, human.Memory(int64(r.sheets())*footprint(r.tile()))))
 	}
 	for _, r := range k.refs[scratch] {
-		parts = append(parts, fmt.Sprintf("%q %s", r.name, mib(footprint(r.typ))))
+		parts = append(parts, fmt.Sprintf("%q %s", r.name, human.Memory(footprint(r.typ))))
 	}
 	return strings.Join(parts, ", ")
 }
 
 func sizes(shape []int) string { return strings.ReplaceAll(ints(shape), ", ", "×") }
-
-func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

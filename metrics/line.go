@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/mattn/go-isatty"
+
+	"titan/internal/human"
 )
 
 // Colour says whether lines on f are coloured: on a terminal, unless the recipe
@@ -138,27 +140,10 @@ func decimals(v float64, width, places int) string {
 	return fmt.Sprintf("%*s", width, s)
 }
 
-// thousands writes a number with commas.
+// thousands writes a number with commas; what is not finite as decimals does.
 func thousands(v float64, places int) string {
-	s := decimals(v, 0, places)
-	sign, digits := "", s
-	if strings.HasPrefix(s, "-") {
-		sign, digits = "-", s[1:]
+	if !human.Finite(v) {
+		return decimals(v, 0, places)
 	}
-	whole, fraction, dotted := strings.Cut(digits, ".")
-	if whole == "" || whole[0] < '0' || whole[0] > '9' {
-		return s
-	}
-	var b strings.Builder
-	b.WriteString(sign)
-	for i, d := range whole {
-		if i > 0 && (len(whole)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(d)
-	}
-	if dotted {
-		b.WriteString("." + fraction)
-	}
-	return b.String()
+	return human.Fixed(v, places)
 }

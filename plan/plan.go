@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"titan/configs"
+	"titan/internal/human"
 	"titan/mesh"
 	"titan/metrics"
 	"titan/models/decoder"
@@ -74,7 +75,7 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	o.Log("compiling for %v, %s devices", s.topology, thousands(int64(s.mesh.Size())))
+	o.Log("compiling for %v, %s", s.topology, human.Counted(s.mesh.Size(), "device"))
 	ahead, outcome, err := s.fit(t, o, out)
 	out.Compile = Compilation{Trace: s.traced.Seconds(), Seconds: outcome.CompileTime.Seconds(), Cache: outcome.String(), Key: outcome.Key}
 	var oom *pjrt.OutOfMemory

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -100,11 +101,11 @@ func Predict(m *hlo.Module, o PredictOptions) (*Prediction, error) {
 			p.Parts = append(p.Parts, Share{Part(k).String(), s, t.flops[k], Part(k)})
 		}
 	}
-	slices.SortStableFunc(p.Parts, func(a, b Share) int { return sign(b.Seconds - a.Seconds) })
+	slices.SortStableFunc(p.Parts, func(a, b Share) int { return cmp.Compare(b.Seconds, a.Seconds) })
 	for _, key := range t.order {
 		p.Transfers = append(p.Transfers, *t.transfers[key])
 	}
-	slices.SortStableFunc(p.Transfers, func(a, b Transfer) int { return sign(b.Wire - a.Wire) })
+	slices.SortStableFunc(p.Transfers, func(a, b Transfer) int { return cmp.Compare(b.Wire, a.Wire) })
 	p.TileKernels, p.Unpriced = t.kernelCalls(), slices.Sorted(maps.Keys(t.unpriced))
 	p.spread(t, o)
 	if p.Timeline = w.line; p.Timeline != nil {
@@ -151,14 +152,4 @@ func (p *Prediction) share(part Part) Share {
 		}
 	}
 	return Share{part: part}
-}
-
-func sign(x float64) int {
-	switch {
-	case x > 0:
-		return 1
-	case x < 0:
-		return -1
-	}
-	return 0
 }

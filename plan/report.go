@@ -3,11 +3,10 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
-	"titan/internal/plural"
+	"titan/internal/human"
 )
 
 // Report is what is known of a recipe on a topology.
@@ -82,15 +81,14 @@ func (r *Report) String() string {
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(&b, "%-10s"+format+"\n", append([]any{what}, args...)...)
 	}
-	line("model", "%s: %s parameters, %s of them multiply a token", r.Model, thousands(r.Parameters), thousands(r.Active))
-	line("flops", "%s a token (causal), %s (full square)", si(r.FlopsPerToken.Causal), si(r.FlopsPerToken.Full))
-	line("mesh", "%s on %s, %s %s", r.Mesh, r.Topology, thousands(int64(r.Chips)), plural.Noun(r.Chips, "chip"))
+	line("model", "%s: %s parameters, %s of them multiply a token", r.Model, human.Int(r.Parameters), human.Int(r.Active))
+	line("flops", "%s a token (causal), %s (full square)", human.SI(r.FlopsPerToken.Causal), human.SI(r.FlopsPerToken.Full))
+	line("mesh", "%s on %s, %s", r.Mesh, r.Topology, human.Counted(r.Chips, "chip"))
 	passes := ""
 	if r.Passes > 1 {
 		passes = fmt.Sprintf(" in %d passes", r.Passes)
 	}
-	line("batch", "%s %s of %s %s%s: %s %s a step", thousands(int64(r.Sequences)), plural.Noun(r.Sequences, "sequence"), thousands(int64(r.SeqLen)), plural.Noun(r.SeqLen, "token"), passes,
-		thousands(r.Tokens), plural.Noun(r.Tokens, "token"))
+	line("batch", "%s of %s%s: %s a step", human.Counted(r.Sequences, "sequence"), human.Counted(r.SeqLen, "token"), passes, human.Counted(r.Tokens, "token"))
 	effort := ""
 	switch r.Effort {
 	case "quick":
@@ -126,23 +124,23 @@ func (m *Memory) String() string {
 	}
 	switch {
 	case m.Fits:
-		line("memory", "fits: %s of %s a device, %s to spare", gib(m.Needed), gib(m.Limit), gib(m.Limit-m.Needed))
+		line("memory", "fits: %s of %s a device, %s to spare", human.Memory(m.Needed), human.Memory(m.Limit), human.Memory(m.Limit-m.Needed))
 	case m.Needed > 0:
-		line("memory", "DOES NOT FIT: %s take %s of %s a device, %s too much", m.Why, gib(m.Needed), gib(m.Limit), gib(m.Over()))
+		line("memory", "DOES NOT FIT: %s take %s of %s a device, %s too much", m.Why, human.Memory(m.Needed), human.Memory(m.Limit), human.Memory(m.Over()))
 	default:
 		line("memory", "DOES NOT FIT: %s", m.Why)
 	}
 	host := ""
 	if m.Host > 0 {
-		host = fmt.Sprintf("; in the host's memory %s", gib(m.Host))
+		host = fmt.Sprintf("; in the host's memory %s", human.Memory(m.Host))
 	}
 	switch {
 	case m.Temporaries > 0 && m.Outputs == 0:
-		line("", "arguments %s, temporaries %s", gib(m.Arguments), gib(m.Temporaries))
+		line("", "arguments %s, temporaries %s", human.Memory(m.Arguments), human.Memory(m.Temporaries))
 	case m.Temporaries > 0:
-		line("", "arguments %s, outputs %s (%s in place), temporaries %s, code %s%s", gib(m.Arguments), gib(m.Outputs), gib(m.Aliased), gib(m.Temporaries), gib(m.Code), host)
+		line("", "arguments %s, outputs %s (%s in place), temporaries %s, code %s%s", human.Memory(m.Arguments), human.Memory(m.Outputs), human.Memory(m.Aliased), human.Memory(m.Temporaries), human.Memory(m.Code), host)
 	default:
-		line("", "arguments %s", gib(m.Arguments))
+		line("", "arguments %s", human.Memory(m.Arguments))
 	}
 	b.WriteString(m.largestTable())
 	return b.String()
@@ -161,7 +159,7 @@ func (m *Memory) largestTable() string {
 		if x.Count > 1 {
 			count = fmt.Sprintf("%d × ", x.Count)
 		}
-		fmt.Fprintf(w, "          %s%s\t%s\t%s\t%s\n", count, gib(x.Bytes), x.Shape, x.Name, x.Line)
+		fmt.Fprintf(w, "          %s%s\t%s\t%s\t%s\n", count, human.Memory(x.Bytes), x.Shape, x.Name, x.Line)
 	}
 	_ = w.Flush() // a strings.Builder takes everything
 	return b.String()
@@ -180,7 +178,7 @@ func (r *Report) speed() string {
 		fmt.Fprintf(w, "          collective\taxes\tnetwork\tcount\tarrays\tsent\tlinks busy\texposed\n")
 		for _, t := range p.Transfers {
 			fmt.Fprintf(w, "          %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Kind, cmp.Or(strings.Join(t.Axes, ","), "?"), t.Network,
-				thousands(t.Count), gib(int64(t.Bytes)), gib(int64(t.Wire)), seconds(t.Seconds), seconds(t.Exposed))
+				human.Int(t.Count), human.Memory(int64(t.Bytes)), human.Memory(int64(t.Wire)), human.Seconds(t.Seconds), human.Seconds(t.Exposed))
 		}
 		_ = w.Flush()
 	}
@@ -188,14 +186,14 @@ func (r *Report) speed() string {
 	if p.Basis == Roofline {
 		basis = "rooflines"
 	}
-	line("step", "%s predicted from %s, between %s and %s", seconds(p.Seconds), basis, seconds(p.Low), seconds(p.High))
+	line("step", "%s predicted from %s, between %s and %s", human.Seconds(p.Seconds), basis, human.Seconds(p.Low), human.Seconds(p.High))
 	line("speed", "%s tokens/s a device, %s a chip; MFU %.1f%% (causal), %.1f%% (full square)",
-		thousands(int64(r.TokensPerSecond+0.5)), thousands(int64(r.TokensPerSecondChip+0.5)), r.MFU.Causal, r.MFU.Full)
+		human.Count(r.TokensPerSecond), human.Count(r.TokensPerSecondChip), r.MFU.Causal, r.MFU.Full)
 	line("intensity", "%.0f FLOPs for each byte of memory moved; below %.0f memory is the limit", r.Intensity, r.Ridge)
 	line("breakdown", "")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, s := range p.Parts {
-		fmt.Fprintf(w, "          %s\t%s\t%.1f%%\t\n", s.Name, seconds(s.Seconds), 100*s.Seconds/p.Seconds)
+		fmt.Fprintf(w, "          %s\t%s\t%.1f%%\t\n", s.Name, human.Seconds(s.Seconds), 100*s.Seconds/p.Seconds)
 	}
 	_ = w.Flush()
 	b.WriteString(kernelTable(p.TileKernels))
@@ -224,48 +222,10 @@ func kernelTable(calls []KernelCalls) string {
 	for _, k := range calls {
 		by := "a roofline"
 		if k.Bundles > 0 {
-			by = thousands(int64(k.Bundles)) + " bundles of code"
+			by = human.Int(k.Bundles) + " bundles of code"
 		}
-		fmt.Fprintf(w, "          %s\t%s\t%s\t%s\t%.0f%%\t%s\n", k.Name, thousands(k.Count), seconds(k.Seconds), seconds(k.Waits), 100*k.Peak, by)
+		fmt.Fprintf(w, "          %s\t%s\t%s\t%s\t%.0f%%\t%s\n", k.Name, human.Int(k.Count), human.Seconds(k.Seconds), human.Seconds(k.Waits), 100*k.Peak, by)
 	}
 	_ = w.Flush()
 	return b.String()
-}
-
-func thousands(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// gib writes bytes in GiB, small ones in MiB.
-func gib(n int64) string {
-	if n < 1<<30 {
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
-}
-
-// seconds writes a time in s, ms or µs.
-func seconds(x float64) string {
-	switch {
-	case x >= 1:
-		return fmt.Sprintf("%.2f s", x)
-	case x >= 1e-3:
-		return fmt.Sprintf("%.1f ms", 1e3*x)
-	}
-	return fmt.Sprintf("%.0f µs", 1e6*x)
-}
-
-// si writes a number with a decimal prefix.
-func si(x float64) string {
-	prefixes := []string{"", " k", " M", " G", " T", " P", " E"}
-	i := 0
-	for x >= 1000 && i+1 < len(prefixes) {
-		x /= 1000
-		i++
-	}
-	return fmt.Sprintf("%.4g%s", x, prefixes[i])
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"titan/configs"
+	"titan/internal/human"
 	"titan/models/decoder"
 )
 
@@ -28,11 +29,11 @@ func (c Change) String() string {
 	s := strings.Join(c.Set, " ")
 	switch {
 	case c.Fits:
-		return fmt.Sprintf("%s: fits, %s a device, %s tokens/s predicted", s, gib(c.Needed), thousands(int64(c.TokensPerSecond+0.5)))
+		return fmt.Sprintf("%s: fits, %s a device, %s tokens/s predicted", s, human.Memory(c.Needed), human.Count(c.TokensPerSecond))
 	case c.Estimated:
-		return fmt.Sprintf("%s: does not fit, %s a device by estimate", s, gib(c.Needed))
+		return fmt.Sprintf("%s: does not fit, %s a device by estimate", s, human.Memory(c.Needed))
 	case c.Needed > 0:
-		return fmt.Sprintf("%s: does not fit, %s a device", s, gib(c.Needed))
+		return fmt.Sprintf("%s: does not fit, %s a device", s, human.Memory(c.Needed))
 	}
 	return s + ": does not fit"
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,10 +43,10 @@ func (b *builder) plan(in *compare.Input, letter string, fold bool) {
 	b.add(Section{ID: id("memory"), Title: letter + "Memory", Fold: fold, Charts: []Chart{memoryChart([]string{p.Topology}, []*plan.Memory{&p.Memory})}, Tables: largest(&p.Memory)})
 	env := Table{Class: "words", Rows: [][]Cell{
 		cells("topology", p.Topology), cells("mesh", p.Mesh),
-		cells("batch", fmt.Sprintf("%s sequences of %s tokens in %d passes: %s tokens a step", human.Count(float64(p.Sequences)), human.Count(float64(p.SeqLen)), p.Passes, human.Count(float64(p.Tokens)))),
-		cells("parameters", human.Count(float64(p.Parameters))+", "+human.Count(float64(p.Active))+" of them multiply a token"),
+		cells("batch", fmt.Sprintf("%s sequences of %s tokens in %d passes: %s tokens a step", human.Int(p.Sequences), human.Int(p.SeqLen), p.Passes, human.Int(p.Tokens))),
+		cells("parameters", human.Int(p.Parameters)+", "+human.Int(p.Active)+" of them multiply a token"),
 		cells("FLOPs a token", human.SI(p.FlopsPerToken.Causal)+" (causal), "+human.SI(p.FlopsPerToken.Full)+" (full square)"),
-		cells("compiled", p.Compile.Cache), cells("recipe's hash", short(p.Recipe)),
+		cells("compiled", p.Compile.Cache), cells("recipe's hash", fmt.Sprintf("%.12s", p.Recipe)),
 	}}
 	for _, line := range p.Policy {
 		env.Rows = append(env.Rows, cells("policy", line))
@@ -56,9 +57,9 @@ func (b *builder) plan(in *compare.Input, letter string, fold bool) {
 func fits(m *plan.Memory) string {
 	switch {
 	case m.Fits:
-		return fmt.Sprintf("fits: %s of %s a device", human.Bytes(float64(m.Needed)), human.Bytes(float64(m.Limit)))
+		return fmt.Sprintf("fits: %s of %s a device", human.Size(m.Needed), human.Size(m.Limit))
 	case m.Needed > 0:
-		return fmt.Sprintf("does not fit: %s take %s of %s a device", m.Why, human.Bytes(float64(m.Needed)), human.Bytes(float64(m.Limit)))
+		return fmt.Sprintf("does not fit: %s take %s of %s a device", m.Why, human.Size(m.Needed), human.Size(m.Limit))
 	}
 	return "does not fit: " + m.Why
 }
@@ -119,7 +120,7 @@ func timeline(t *plan.Timeline) Chart {
 		if len(loops) == 0 {
 			break
 		}
-		slices.SortStableFunc(loops, func(a, b plan.Stretch) int { return sign(b.Seconds - a.Seconds) })
+		slices.SortStableFunc(loops, func(a, b plan.Stretch) int { return cmp.Compare(b.Seconds, a.Seconds) })
 		for i, l := range loops[:min(len(loops), 2)] {
 			if i == 1 {
 				name = strings.Replace(name, "longest", "second longest", 1)
@@ -151,7 +152,7 @@ func transfers(q *plan.Prediction) []Table {
 	}
 	t := Table{Caption: "what a device sends in a step", Head: []string{"collective", "axes", "network", "count", "arrays", "sent", "links busy", "exposed"}}
 	for _, x := range q.Transfers {
-		t.Rows = append(t.Rows, cells(x.Kind, strings.Join(x.Axes, ","), x.Network, human.Count(float64(x.Count)), human.Bytes(x.Bytes), human.Bytes(x.Wire), human.Seconds(x.Seconds), human.Seconds(x.Exposed)))
+		t.Rows = append(t.Rows, cells(x.Kind, strings.Join(x.Axes, ","), x.Network, human.Int(x.Count), human.Bytes(x.Bytes), human.Bytes(x.Wire), human.Seconds(x.Seconds), human.Seconds(x.Exposed)))
 	}
 	return []Table{t}
 }
@@ -183,7 +184,7 @@ func largest(m *plan.Memory) []Table {
 	}
 	t := Table{Caption: "the largest arrays of a device; not all are alive at a time", Class: "words", Head: []string{"name", "size", "number", "shape", "line"}}
 	for _, x := range m.Largest {
-		t.Rows = append(t.Rows, cells(x.Name, human.Bytes(float64(x.Bytes)), human.Count(float64(max(x.Count, 1))), x.Shape, x.Line))
+		t.Rows = append(t.Rows, cells(x.Name, human.Size(x.Bytes), human.Int(max(x.Count, 1)), x.Shape, x.Line))
 	}
 	return []Table{t}
 }

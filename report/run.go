@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -122,7 +123,7 @@ func histogram(run *runs.Run, r *compare.Result) Chart {
 	t := metrics.TimesOf(list)
 	h := chart.Histogram{Title: "Step times", X: chart.Axis{Label: "time of a step", Write: human.Seconds}, Values: list,
 		Marks: []chart.Mark{{At: t.P50, Label: "p50 " + human.Seconds(t.P50)}, {At: t.P95, Label: "p95 " + human.Seconds(t.P95)}, {At: t.P99, Label: "p99 " + human.Seconds(t.P99)}}}
-	return Chart{Name: "step-times", Title: "Step times", Note: human.Count(float64(len(list))) + " steps, " + note, Draw: h.Draw}
+	return Chart{Name: "step-times", Title: "Step times", Note: human.Int(len(list)) + " steps, " + note, Draw: h.Draw}
 }
 
 // goodput shows what became of the time.
@@ -136,7 +137,7 @@ func goodput(run *runs.Run, letter string, fold bool) Section {
 	causes := slices.Collect(maps.Keys(g.Lost))
 	slices.SortFunc(causes, func(a, b metrics.Kind) int {
 		if g.Lost[a] != g.Lost[b] {
-			return sign(g.Lost[b] - g.Lost[a])
+			return cmp.Compare(g.Lost[b], g.Lost[a])
 		}
 		return strings.Compare(string(a), string(b))
 	})
@@ -148,16 +149,6 @@ func goodput(run *runs.Run, letter string, fold bool) Section {
 	s.Charts = []Chart{barChart("wall-time", "What became of "+human.Seconds(g.Wall), inSeconds, []chart.Bar{bar})}
 	s.Tables = []Table{t}
 	return s
-}
-
-func sign(x float64) int {
-	switch {
-	case x > 0:
-		return 1
-	case x < 0:
-		return -1
-	}
-	return 0
 }
 
 // environment lists what the run's processes ran on.
@@ -173,7 +164,7 @@ func environment(run *runs.Run, letter string, fold bool) Section {
 		if a.Machine.Devices > 0 {
 			devices = fmt.Sprintf("%d × %s on %d host(s), %s, %d CPUs", a.Machine.Devices, a.Machine.DeviceKind, a.Machine.Hosts, a.Machine.OS, a.Machine.CPUs)
 		}
-		t.Rows = append(t.Rows, cells(fmt.Sprint(a.Number), moment(a.Start), human.Count(float64(a.ResumedFrom)), human.Count(float64(a.Figures.LastStep)), end,
+		t.Rows = append(t.Rows, cells(fmt.Sprint(a.Number), moment(a.Start), human.Int(a.ResumedFrom), human.Int(a.Figures.LastStep), end,
 			a.Titan, strings.TrimSpace(a.Plugin.Name+" "+a.Plugin.Version), devices))
 	}
 	if len(t.Rows) > 0 {
@@ -186,7 +177,7 @@ func environment(run *runs.Run, letter string, fold bool) Section {
 			if x.CacheHit {
 				from = "the compile cache"
 			}
-			p.Rows = append(p.Rows, cells(x.Name, human.Seconds(x.Seconds), from, human.Bytes(float64(x.Arguments)), human.Bytes(float64(x.Temporaries)), short(x.SHA256)))
+			p.Rows = append(p.Rows, cells(x.Name, human.Seconds(x.Seconds), from, human.Size(x.Arguments), human.Size(x.Temporaries), fmt.Sprintf("%.12s", x.SHA256)))
 		}
 		if len(p.Rows) > 0 {
 			s.Tables = append(s.Tables, p)
@@ -197,7 +188,7 @@ func environment(run *runs.Run, letter string, fold bool) Section {
 			if x.Kept {
 				kept = "yes"
 			}
-			k.Rows = append(k.Rows, cells(human.Count(float64(x.Step)), moment(x.Time), human.Bytes(float64(x.Bytes)), kept))
+			k.Rows = append(k.Rows, cells(human.Int(x.Step), moment(x.Time), human.Size(x.Bytes), kept))
 		}
 		if len(k.Rows) > 0 {
 			s.Tables = append(s.Tables, k)
@@ -211,13 +202,6 @@ func moment(t time.Time) string {
 		return human.Unknown
 	}
 	return t.UTC().Format("2006-01-02 15:04:05")
-}
-
-func short(hash string) string {
-	if len(hash) > 12 {
-		return hash[:12]
-	}
-	return hash
 }
 
 // recipe lists all values.

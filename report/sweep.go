@@ -21,7 +21,7 @@ func sweepLine(s *sweep.Sweep) string {
 	case sweep.Strong:
 		parts = append(parts, "strong scaling: the work of a step stays the same")
 	}
-	parts = append(parts, s.Model, fmt.Sprintf("sequences of %s tokens", human.Count(float64(s.SeqLen))), s.Precision, s.Kind)
+	parts = append(parts, s.Model, fmt.Sprintf("sequences of %s tokens", human.Int(s.SeqLen)), s.Precision, s.Kind)
 	if s.Source == sweep.Plan {
 		parts = append(parts, "predicted from compiled steps")
 	} else {
@@ -162,7 +162,7 @@ func scalingCharts(unit string, groups []group) []Chart {
 			s := chart.Series{Name: g.name, Role: role, Dash: !g.measured, Dots: true}
 			for _, p := range g.points {
 				s.X, s.Y = append(s.X, float64(p.size)), append(s.Y, f(p))
-				tip := fmt.Sprintf("%s, %s %s: %s", g.name, human.Count(float64(p.size)), unit, write(f(p)))
+				tip := fmt.Sprintf("%s, %s %s: %s", g.name, human.Int(p.size), unit, write(f(p)))
 				if p.source == sweep.Extrapolated {
 					tip += " (extrapolated)"
 				}
@@ -225,7 +225,7 @@ func (b *builder) sweep(in *compare.Input, letter string, fold bool) {
 	var breakdown, memory []chart.Bar
 	for i := range s.Points {
 		p := &s.Points[i]
-		name := strings.TrimSpace(human.Count(float64(p.Size())) + " " + p.ValuesString())
+		name := strings.TrimSpace(human.Int(p.Size()) + " " + p.ValuesString())
 		status := string(p.Status)
 		if p.Status == sweep.OK {
 			status = string(p.Source)
@@ -238,7 +238,7 @@ func (b *builder) sweep(in *compare.Input, letter string, fold bool) {
 		if p.Exposed != nil {
 			exposed = human.Seconds(*p.Exposed)
 		}
-		t.Rows = append(t.Rows, cells(name, status, p.MeshString(), human.Count(float64(p.GlobalBatch)), human.Count(float64(p.Tokens)), known(p.StepSeconds, human.Seconds),
+		t.Rows = append(t.Rows, cells(name, status, p.MeshString(), human.Int(p.GlobalBatch), human.Int(p.Tokens), known(p.StepSeconds, human.Seconds),
 			known(p.TPSDevice, human.Count), percentOf(100*p.Efficiency), causal, full, known(float64(p.Memory), human.Bytes), exposed))
 		for _, note := range []string{p.Error, p.Rule, p.Adapted} {
 			if note != "" {

@@ -34,7 +34,7 @@ func (p *Point) readPlan(f *folder, dir string, failed error) error {
 		if p.Memory == 0 {
 			return fmt.Errorf("does not fit: %s", r.Memory.Why)
 		}
-		return fmt.Errorf("does not fit: %s take %.2f GiB of %.2f GiB a device", r.Memory.Why, gib(p.Memory), gib(p.Limit))
+		return fmt.Errorf("does not fit: %s take %s of %s a device", r.Memory.Why, human.Memory(p.Memory), human.Memory(p.Limit))
 	}
 	if failed != nil {
 		return failed
@@ -55,8 +55,6 @@ func (p *Point) readPlan(f *folder, dir string, failed error) error {
 	p.Exposed = &exposed
 	return nil
 }
-
-func gib(n int64) float64 { return float64(n) / (1 << 30) }
 
 // readRun takes over what a run measured in the steps behind the warm-up, each of
 // which has a line of its metrics.

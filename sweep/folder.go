@@ -157,7 +157,7 @@ func (s *Sweep) keeps(now, old *Point, again Repeat) bool {
 func (s *Sweep) differs(old *Sweep) string {
 	for _, c := range []struct{ what, old, now string }{
 		{"the recipe", old.Recipe, s.Recipe},
-		{"the resolved recipe", short(old.Hash), short(s.Hash)},
+		{"the resolved recipe", fmt.Sprintf("%.12s", old.Hash), fmt.Sprintf("%.12s", s.Hash)},
 		{"mode", string(old.Mode), string(s.Mode)},
 		{"figures from", string(old.Source), string(s.Source)},
 		{"chips of kind", old.Kind, s.Kind},
@@ -171,8 +171,6 @@ func (s *Sweep) differs(old *Sweep) string {
 	}
 	return ""
 }
-
-func short(hash string) string { return hash[:min(len(hash), 12)] }
 
 // oneLine puts what an error says on one line.
 func oneLine(err error) string {

@@ -58,9 +58,9 @@ func (s *Sweep) columns() []column {
 		func(_ *Series, r *ReferencePoint) string { return strconv.Itoa(r.Devices) }})
 	add(column{"MESH", func(p *Point) string { return strings.ReplaceAll(p.MeshString(), " × ", " ") }, nil})
 	add(column{"SEQUENCES", func(p *Point) string {
-		return blank(human.Count(float64(p.GlobalBatch)), p.GlobalBatch > 0)
+		return blank(human.Int(p.GlobalBatch), p.GlobalBatch > 0)
 	}, func(_ *Series, r *ReferencePoint) string {
-		return blank(human.Count(float64(r.GlobalBatch)), r.GlobalBatch > 0)
+		return blank(human.Int(r.GlobalBatch), r.GlobalBatch > 0)
 	}})
 	add(column{"STEP", func(p *Point) string { return blank(human.Seconds(p.StepSeconds), p.Status == OK) },
 		func(_ *Series, r *ReferencePoint) string {
@@ -116,7 +116,7 @@ func (s *Sweep) columns() []column {
 			if p.Memory == 0 {
 				return ""
 			}
-			return fmt.Sprintf("%.1f of %.1f GiB", gib(p.Memory), gib(p.Limit))
+			return fmt.Sprintf("%.1f of %.1f GiB", float64(p.Memory)/(1<<30), float64(p.Limit)/(1<<30))
 		}, nil})
 	}
 	add(column{"", func(p *Point) string { return p.label() }, func(s *Series, _ *ReferencePoint) string { return "published" }})
@@ -215,7 +215,7 @@ func (s *Sweep) Title() string {
 	if s.Source == Run {
 		steps = fmt.Sprintf(", %d steps of which the first %d do not count", s.Steps, s.Warmup)
 	}
-	return fmt.Sprintf("%s, sequences of %s tokens, %s, on %s%s, %s%s", s.Model, human.Count(float64(s.SeqLen)), s.Precision, s.Kind, mode, how, steps)
+	return fmt.Sprintf("%s, sequences of %s tokens, %s, on %s%s, %s%s", s.Model, human.Int(s.SeqLen), s.Precision, s.Kind, mode, how, steps)
 }
 
 // Unlike says in what a published series is of something else than the sweep, so

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"titan/dtype"
+	"titan/internal/human"
 	"titan/internal/xlatest"
 	"titan/kernels"
 	"titan/mesh"
@@ -78,7 +79,7 @@ func TestStepCompilesForTPU(t *testing.T) {
 			for _, c := range mod.Collectives() {
 				kinds[c.Kind()]++
 			}
-			t.Logf("temp %s, collectives %v", mib(stats.Temp), kinds)
+			t.Logf("temp %s, collectives %v", human.Memory(stats.Temp), kinds)
 			tiled := map[string]bool{}
 			for _, c := range mod.Computations {
 				for _, i := range c.Instructions {
@@ -117,7 +118,7 @@ func TestGatheredParametersAreDropped(t *testing.T) {
 	})
 	i := slices.IndexFunc(s.Vars, func(v Var) bool { return v.Name == "layers.w_gate" })
 	gathered := int64(2 * s.Vars[i].Type.Elements()) // one stack, bf16
-	t.Logf("temporaries: dropped %s, kept %s; one stack gathered %s", mib(dropped.Temp), mib(kept.Temp), mib(gathered))
+	t.Logf("temporaries: dropped %s, kept %s; one stack gathered %s", human.Memory(dropped.Temp), human.Memory(kept.Temp), human.Memory(gathered))
 	require.Greater(t, kept.Temp-dropped.Temp, 3*gathered*8/10, "gate, up and down are three stacks")
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"titan/data"
+	"titan/internal/human"
 	"titan/internal/plural"
 	"titan/pjrt"
 )
@@ -36,7 +37,7 @@ func (t *trainer) openData() error {
 	}
 	t.progress = progress{Data: t.data, Seed: r.Debug.Seed, Excluded: r.Checkpoint.ExcludeFromLoading}
 	steps := int64(r.Training.Steps)
-	t.logf("data: %s tokens, %.2f epochs in %s", commas(t.loader.Tokens()), float64(steps)/float64(max(1, t.loader.Steps())), plural.Of(steps, "step"))
+	t.logf("data: %s, %.2f epochs in %s", human.Counted(t.loader.Tokens(), "token"), float64(steps)/float64(max(1, t.loader.Steps())), plural.Of(steps, "step"))
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"titan/dtype"
+	"titan/internal/human"
 	"titan/internal/xlatest"
 	"titan/models/decoder"
 	"titan/parallel"
@@ -67,7 +68,7 @@ func TestMemoryTableForTPU(t *testing.T) {
 	for _, policy := range policies {
 		s, stats, mod := memoryForTPU(t, "v5e:2x4", 8, policy)
 		f := s.Module.Footprint()
-		t.Logf("%-50v state %s, temporaries %s, host %s; estimated %s and %s", policy, mib(stats.Alias), mib(stats.Temp), mib(stats.HostTemp), mib(f.Temp), mib(f.Host))
+		t.Logf("%-50v state %s, temporaries %s, host %s; estimated %s and %s", policy, human.Memory(stats.Alias), human.Memory(stats.Temp), human.Memory(stats.HostTemp), human.Memory(f.Temp), human.Memory(f.Host))
 		var whole int64
 		for _, v := range s.Vars {
 			whole += int64(v.Type.Bytes())
@@ -127,7 +128,7 @@ func TestOffloadForTPU(t *testing.T) {
 		_, kept, _ := memoryForTPU(t, topology, devices, policyOf("save_out_proj"))
 		s, moved, mod := memoryForTPU(t, topology, devices, offloading("full", decoder.NameResid))
 		host := s.Module.Footprint().Host
-		t.Logf("%s: the residual stream kept: temporaries %s; on the host: %s, and %s there", topology, mib(kept.Temp), mib(moved.Temp), mib(moved.HostTemp))
+		t.Logf("%s: the residual stream kept: temporaries %s; on the host: %s, and %s there", topology, human.Memory(kept.Temp), human.Memory(moved.Temp), human.Memory(moved.HostTemp))
 		requireOnHost(t, host, moved, mod)
 		require.InEpsilon(t, kept.Temp-host, moved.Temp, 0.15)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"titan/internal/human"
 	"titan/internal/xlatest"
 	"titan/models/decoder"
 	"titan/optim"
@@ -99,7 +100,7 @@ func TestMemoryTable(t *testing.T) {
 				if temps[option] == 0 {
 					temps[option] = got.Temp
 					f := s.Module.Footprint()
-					t.Logf("%-28s %-34s state %s, temporaries %s, estimated %s", mesh, policyOf(option), mib(got.Alias), mib(got.Temp), mib(f.Temp))
+					t.Logf("%-28s %-34s state %s, temporaries %s, estimated %s", mesh, policyOf(option), human.Memory(got.Alias), human.Memory(got.Temp), human.Memory(f.Temp))
 					var whole int64
 					for _, v := range s.Vars {
 						whole += int64(v.Type.Bytes())
@@ -121,7 +122,7 @@ func TestMemoryTable(t *testing.T) {
 		s, err := BuildStep(half)
 		require.NoError(t, err)
 		narrow := m.of(s)
-		t.Logf("%-28s %-34s state %s, temporaries %s", mesh, "full, state_dtype bfloat16", mib(narrow.Alias), mib(narrow.Temp))
+		t.Logf("%-28s %-34s state %s, temporaries %s", mesh, "full, state_dtype bfloat16", human.Memory(narrow.Alias), human.Memory(narrow.Temp))
 		require.InEpsilon(t, narrowState(half.Model)/parts[mesh], narrow.Alias, 0.02, "parameters in f32, two moments in bf16")
 		// What sets of values take beyond others, in f32: the residual stream [B, S, D],
 		// queries, keys and values [B, S, H + 2·K, h], products of the feed-forward layer

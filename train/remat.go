@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"titan/internal/human"
 	"titan/models/decoder"
 	"titan/parallel"
 	"titan/pjrt"
@@ -63,12 +64,12 @@ func (e *BudgetError) needs() (bytes int64, by string) {
 
 func (e *BudgetError) Error() string {
 	needs, by := e.needs()
-	s := fmt.Sprintf("train: no policy of activation checkpointing fits into %s a device: the least, %v, takes %s %s", mib(e.Budget), e.Best.Policy, mib(needs), by)
+	s := fmt.Sprintf("train: no policy of activation checkpointing fits into %s a device: the least, %v, takes %s %s", human.Memory(e.Budget), e.Best.Policy, human.Memory(needs), by)
 	if needs > e.Budget {
-		s += fmt.Sprintf(", %s too much", mib(needs-e.Budget))
+		s += fmt.Sprintf(", %s too much", human.Memory(needs-e.Budget))
 	}
 	if e.Best.State > e.Budget {
-		s += fmt.Sprintf(" (parameters and optimizer state alone take %s)", mib(e.Best.State))
+		s += fmt.Sprintf(" (parameters and optimizer state alone take %s)", human.Memory(e.Best.State))
 	}
 	if len(e.Advice) > 0 {
 		s += "; what would fit: " + strings.Join(e.Advice, ", or ")
@@ -270,19 +271,19 @@ func (s *fitting[T]) misfit() error {
 
 // Lines tells, for the log, what was weighed and chosen.
 func (f *Fit[T]) Lines() []string {
-	out := []string{fmt.Sprintf("activation checkpointing within %s a device:", mib(f.Budget))}
+	out := []string{fmt.Sprintf("activation checkpointing within %s a device:", human.Memory(f.Budget))}
 	for _, t := range f.Trials {
 		note := ""
 		switch {
 		case t.Compiled == math.MaxInt64:
 			note = ", too much for the compiler"
 		case t.Compiled > 0:
-			note = ", as compiled " + mib(t.Compiled)
+			note = ", as compiled " + human.Memory(t.Compiled)
 		}
 		if t.Policy.String() == f.Chosen.Policy.String() {
 			note += " <- chosen"
 		}
-		out = append(out, fmt.Sprintf("  %v: %+.1f%% arithmetic, estimated %s%s", t.Policy, 100*(t.Flops/f.Least-1), mib(t.Estimate), note))
+		out = append(out, fmt.Sprintf("  %v: %+.1f%% arithmetic, estimated %s%s", t.Policy, 100*(t.Flops/f.Least-1), human.Memory(t.Estimate), note))
 	}
 	return out
 }

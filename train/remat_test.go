@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"titan/internal/human"
 	"titan/models/decoder"
 	"titan/pjrt"
 )
@@ -96,7 +97,7 @@ func TestNothingFits(t *testing.T) {
 	require.Zero(t, p.open)
 	require.Equal(t, decoder.RematFull, e.Best.Policy.Mode)
 	t.Log(err)
-	require.ErrorContains(t, err, mib(e.Best.Compiled-10<<20)+" too much")
+	require.ErrorContains(t, err, human.Memory(e.Best.Compiled-10<<20)+" too much")
 	require.Len(t, e.Advice, 1)
 	var local int
 	_, scanErr := fmt.Sscanf(e.Advice[0], "training.local_batch_size = %d instead", &local)

@@ -16,6 +16,7 @@ import (
 	"titan/checkpoint/storage"
 	"titan/configs"
 	"titan/data"
+	"titan/internal/human"
 	"titan/launch"
 	"titan/metrics"
 	"titan/pjrt"
@@ -305,7 +306,7 @@ func (t *trainer) compile(ctx context.Context) (err error) {
 	t.logf("%s", compileNote(t.exe, time.Since(began)))
 	t.recordProgram(t.exe, time.Since(began))
 	if m, err := t.exe.Exe.MemoryStats(); err == nil {
-		t.logf("compiled: arguments %s, of which %s are updated in place, temporaries %s a device", mib(m.Args), mib(m.Alias), mib(m.Temp))
+		t.logf("compiled: arguments %s, of which %s are updated in place, temporaries %s a device", human.Memory(m.Args), human.Memory(m.Alias), human.Memory(m.Temp))
 	}
 	if t.eval == nil {
 		return nil

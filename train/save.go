@@ -13,6 +13,7 @@ import (
 	"titan/checkpoint"
 	"titan/checkpoint/hfmodel"
 	"titan/dtype"
+	"titan/internal/human"
 	"titan/metrics"
 	"titan/pjrt"
 )
@@ -97,7 +98,7 @@ func (t *trainer) reportSave(s *checkpoint.Saved, err error) {
 	}
 	t.setSaved(int64(s.Step))
 	t.recordSave(s)
-	t.logf("saved %s (%s)", s.Path, mib(s.Bytes))
+	t.logf("saved %s (%s)", s.Path, human.Memory(s.Bytes))
 	for _, n := range s.Notes {
 		t.logf("note: %s", n)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"titan/configs"
+	"titan/internal/human"
 	"titan/internal/plural"
 	"titan/mesh"
 	"titan/models/decoder"
@@ -85,11 +86,11 @@ func describe(o StepOptions, plan *parallel.Plan) []string {
 	all, embedding, routed := o.Model.Count()
 	lines := []string{
 		fmt.Sprintf("mesh %v", o.Mesh),
-		fmt.Sprintf("model: %s parameters (embedding %s%s), %s, width %d", commas(all), commas(embedding), ifMoE(routed), plural.Of(o.Model.Layers, "layer"), o.Model.Dim),
+		fmt.Sprintf("model: %s parameters (embedding %s%s), %s, width %d", human.Int(all), human.Int(embedding), ifMoE(routed), plural.Of(o.Model.Layers, "layer"), o.Model.Dim),
 	}
 	lines = append(lines, describeKernels(o, plan)...)
 	kinds := []string{
-		"parameters " + mib(plan.Bytes(4)), "gradients " + mib(plan.Bytes(4)),
+		"parameters " + human.Memory(plan.Bytes(4)), "gradients " + human.Memory(plan.Bytes(4)),
 	}
 	var state int64
 	vars := StateVars(plan, o.Model, o.Optimizer)
@@ -98,7 +99,7 @@ func describe(o StepOptions, plan *parallel.Plan) []string {
 			state += n
 		}
 	}
-	lines = append(lines, fmt.Sprintf("each device holds: %s, optimizer state %s", strings.Join(kinds, ", "), mib(state)))
+	lines = append(lines, fmt.Sprintf("each device holds: %s, optimizer state %s", strings.Join(kinds, ", "), human.Memory(state)))
 	whole := plan.Whole()
 	if len(whole) > 0 {
 		var names []string
@@ -120,28 +121,12 @@ func describe(o StepOptions, plan *parallel.Plan) []string {
 	if n := plan.Stages().Devices(); n > 1 {
 		lines = append(lines, fmt.Sprintf("pipeline: %d stages of %s, 1F1B, bubble %.1f%% of a step", n, plural.Of(o.Model.Layers/n, "layer"), 100*parallel.Bubble(n, o.Passes)))
 	}
-	return append(lines, fmt.Sprintf("a step: %s of %s%s, %s %s", plural.Of(o.Rows*o.Passes, "sequence"), plural.Of(o.SeqLen, "token"), passes,
-		commas(int64(o.Rows*o.Passes*o.SeqLen)), plural.Noun(o.Rows*o.Passes*o.SeqLen, "token")))
+	return append(lines, fmt.Sprintf("a step: %s of %s%s, %s", plural.Of(o.Rows*o.Passes, "sequence"), plural.Of(o.SeqLen, "token"), passes, human.Counted(o.Rows*o.Passes*o.SeqLen, "token")))
 }
 
 func ifMoE(routed int64) string {
 	if routed == 0 {
 		return ""
 	}
-	return ", experts " + commas(routed)
-}
-
-func mib(n int64) string {
-	if n >= 1<<30 {
-		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
-	}
-	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-}
-
-func commas(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return ", experts " + human.Int(routed)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"titan/internal/human"
+	"titan/internal/plural"
 	"titan/pjrt/compilecache"
 )
 
@@ -81,9 +83,5 @@ func listCache(c *cobra.Command) error {
 }
 
 func programs(n int, bytes int64) string {
-	s := "s"
-	if n == 1 {
-		s = ""
-	}
-	return fmt.Sprintf("%d compiled program%s (%.1f MiB)", n, s, float64(bytes)/(1<<20))
+	return fmt.Sprintf("%s (%s)", plural.Of(n, "compiled program"), human.Memory(bytes))
 }

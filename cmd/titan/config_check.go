@@ -6,12 +6,12 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"titan/configs"
+	"titan/internal/human"
 	"titan/internal/plural"
 )
 
@@ -82,9 +82,9 @@ func checked(r *configs.Recipe, origins *configs.Origins) (string, error) {
 	all, _, routed := model.Count()
 	active := ""
 	if model.MoE != nil && routed > 0 {
-		active = fmt.Sprintf(", %s of them for each token", thousands(all-routed+routed*int64(model.MoE.TopK)/int64(model.MoE.Experts)))
+		active = fmt.Sprintf(", %s of them for each token", human.Int(all-routed+routed*int64(model.MoE.TopK)/int64(model.MoE.Experts)))
 	}
-	line("model", "%s %s: %s parameters%s", r.Model.Name, r.Model.Flavor, thousands(all), active)
+	line("model", "%s %s: %s parameters%s", r.Model.Name, r.Model.Flavor, human.Int(all), active)
 	on := r.Mesh.Platform
 	if r.Mesh.Topology != "" {
 		on += " " + r.Mesh.Topology
@@ -101,23 +101,23 @@ func checked(r *configs.Recipe, origins *configs.Origins) (string, error) {
 	if micro > 1 {
 		passes = fmt.Sprintf("%d passes", micro)
 	}
-	line("batch", "%s of %s in %s, %s a device: %s a step", counted(int64(batch), "sequence"), counted(int64(r.Training.SeqLen), "token"),
-		passes, thousands(int64(r.Training.LocalBatchSize)), counted(tokens, "token"))
-	line("run", "%s, %s", counted(int64(r.Training.Steps), "step"), counted(tokens*int64(r.Training.Steps), "token"))
+	line("batch", "%s of %s in %s, %s a device: %s a step", human.Counted(int64(batch), "sequence"), human.Counted(r.Training.SeqLen, "token"),
+		passes, human.Int(r.Training.LocalBatchSize), human.Counted(tokens, "token"))
+	line("run", "%s, %s", human.Counted(r.Training.Steps, "step"), human.Counted(tokens*int64(r.Training.Steps), "token"))
 
 	if n := r.Parallelism.Pipeline; n > 1 {
 		line("pipeline", "%d stages of %s, %s: a stage waits for %.1f%% of a step", n, plural.Of(model.Layers/n, "layer"), passes, 100*r.Bubble(micro))
 	}
 	gathered, of := "", ""
 	if memory.Kept > 0 {
-		gathered = fmt.Sprintf(", gathered parameters %s", binarySize(memory.Kept))
+		gathered = fmt.Sprintf(", gathered parameters %s", human.Size(memory.Kept))
 	}
 	if memory.Device > 0 {
-		of = " of " + binarySize(memory.Device)
+		of = " of " + human.Size(memory.Device)
 	}
 	line("memory", "a device: parameters %s, gradients %s, optimizer state %s%s; %s%s in all, and activations",
-		binarySize(memory.Parameters), binarySize(memory.Gradients), binarySize(memory.State), gathered,
-		binarySize(memory.Parameters+memory.Gradients+memory.State+memory.Kept), of)
+		human.Size(memory.Parameters), human.Size(memory.Gradients), human.Size(memory.State), gathered,
+		human.Size(memory.Parameters+memory.Gradients+memory.State+memory.Kept), of)
 	why := map[string][]string{} // parameters by the reason why they are not sharded
 	for _, w := range plan.Whole() {
 		if !strings.Contains(w.Reason, " divides ") { // these are notes, with their sizes
@@ -158,28 +158,4 @@ func missing(r *configs.Recipe) []string {
 		absent("model.hf_assets_path", r.Model.HFAssetsPath)
 	}
 	return out
-}
-
-// thousands writes an integer with commas.
-func counted(n int64, noun string) string { return thousands(n) + " " + plural.Noun(n, noun) }
-
-func thousands(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// binarySize writes bytes as KiB, MiB or GiB.
-func binarySize(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.2f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.2f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d B", n)
 }

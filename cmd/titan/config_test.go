@@ -46,7 +46,7 @@ axis      dp_replicate=2  virtual devices of this process  gradients, added up
 axis      dp_shard=4      virtual devices of this process  parameters gathered, gradients scattered, layer by layer
 batch     32 sequences of 256 tokens in 4 passes, 1 a device: 8,192 tokens a step
 run       10 steps, 81,920 tokens
-memory    a device: parameters 7.77 MiB, gradients 7.77 MiB, optimizer state 7.77 MiB; 23.30 MiB in all, and activations
+memory    a device: parameters 7.8 MiB, gradients 7.8 MiB, optimizer state 7.8 MiB; 23.3 MiB in all, and activations
 unsharded vectors, kept whole: layers.attn_norm, layers.q_norm, layers.k_norm, layers.ffn_norm, norm
 note      lr_scheduler.warmup_steps is 20, but the schedule has 10 steps: warm-up is cut to 10
 note      checkpoint.interval is 100, but training has 10 steps: there is only the checkpoint after the last step

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"titan/configs"
+	"titan/internal/human"
 	"titan/internal/nearest"
 	"titan/mesh"
 	"titan/pjrt"
@@ -200,7 +201,7 @@ func shapes(c mesh.Chip) string {
 			sides = append(sides, fmt.Sprint(side))
 		}
 		if c.Dims == 3 && n > 256 {
-			return strings.Join(out, " ") + fmt.Sprintf(" … sides multiples of 4, ascending, up to %s chips", thousands(int64(c.MaxChips)))
+			return strings.Join(out, " ") + fmt.Sprintf(" … sides multiples of 4, ascending, up to %s chips", human.Int(c.MaxChips))
 		}
 		out = append(out, strings.Join(sides, "x"))
 	}

@@ -6,17 +6,22 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"titan/internal/plural"
 )
 
 // Unknown stands for a figure that there is none of.
 const Unknown = "–"
 
-// Count writes a whole number with commas: 1,234,567.
-func Count(x float64) string {
-	if !Finite(x) {
-		return Unknown
-	}
-	return commas(strconv.FormatFloat(math.Round(x), 'f', 0, 64))
+// Count writes a number without decimals, with commas: 1,234,567.
+func Count(x float64) string { return Fixed(math.Round(x), 0) }
+
+// Int writes a whole number with commas: 1,234,567.
+func Int[N int | int64](n N) string { return commas(strconv.FormatInt(int64(n), 10)) }
+
+// Counted writes a count with its noun: 2,048 tokens.
+func Counted[N int | int64](n N, noun string) string {
+	return Int(n) + " " + plural.Noun(n, noun)
 }
 
 // Fixed writes a number with so many decimals, and commas: 1,234.50.
@@ -55,7 +60,18 @@ func SI(x float64) string {
 	return strconv.FormatFloat(round(x, 4), 'f', -1, 64) + prefixes[i]
 }
 
-// Bytes writes a size in GiB, MiB or KiB.
+// Memory writes a device's memory: in GiB, what is less in MiB.
+func Memory(n int64) string {
+	if n < 1<<30 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+}
+
+// Size writes a size of so many bytes in GiB, MiB or KiB.
+func Size(n int64) string { return Bytes(float64(n)) }
+
+// Bytes is Size of a figure that may not be known.
 func Bytes(n float64) string {
 	switch {
 	case !Finite(n):
