@@ -86,7 +86,7 @@ func loadRun(dir string) (*Input, []string, error) {
 	if err != nil {
 		return nil, warnings, fmt.Errorf("compare: %w", err)
 	}
-	return &Input{Path: dir, Run: run, Results: []*Result{FromRun(run)}}, warnings, nil
+	return &Input{Path: dir, Run: run, Results: []*Result{fromRun(run)}}, warnings, nil
 }
 
 func loadPlan(path string) (*Input, []string, error) {
@@ -119,7 +119,7 @@ func loadSeries(nameOrPath string) (*Input, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &Input{Path: nameOrPath, Series: s, Results: FromSeries(s, nameOrPath)}, nil, nil
+	return &Input{Path: nameOrPath, Series: s, Results: fromSeries(s, nameOrPath)}, nil, nil
 }
 
 func loadSweep(path string) (*Input, []string, error) {
@@ -143,7 +143,7 @@ func loadSweep(path string) (*Input, []string, error) {
 		default:
 			continue
 		}
-		r, more := FromPoint(s, p, dir)
+		r, more := fromPoint(s, p, dir)
 		warnings = append(warnings, more...)
 		r.Path = path
 		in.Results = append(in.Results, r)

@@ -67,8 +67,8 @@ func (r *Result) predictedOn(topology string, perChip int) {
 	r.Basis[PerChip] = strconv.Itoa(perChip)
 }
 
-// FromPoint takes a point of the sweep in dir, with what its run or plan tells.
-func FromPoint(s *sweep.Sweep, p *sweep.Point, dir string) (*Result, []string) {
+// fromPoint takes a point of the sweep in dir, with what its run or plan tells.
+func fromPoint(s *sweep.Sweep, p *sweep.Point, dir string) (*Result, []string) {
 	r := &Result{Kind: Run, Basis: Basis{}, Figures: map[string]float64{}}
 	var warnings []string
 	inside := func(rel string) (string, bool) {
@@ -82,7 +82,7 @@ func FromPoint(s *sweep.Sweep, p *sweep.Point, dir string) (*Result, []string) {
 		if err != nil {
 			warnings = append(warnings, err.Error())
 		} else {
-			r = FromRun(run)
+			r = fromRun(run)
 		}
 	}
 	if path, ok := inside(p.PlanFile); ok && p.Source == sweep.Plan {
@@ -199,8 +199,8 @@ func size(chips, devices int) string {
 	return fmt.Sprintf("%d devices", devices)
 }
 
-// FromSeries takes the points of a published series.
-func FromSeries(s *sweep.Series, path string) []*Result {
+// fromSeries takes the points of a published series.
+func fromSeries(s *sweep.Series, path string) []*Result {
 	var out []*Result
 	for _, p := range s.Points {
 		r := &Result{

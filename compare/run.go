@@ -13,8 +13,8 @@ import (
 	"titan/runs"
 )
 
-// FromRun takes what a run's folder tells.
-func FromRun(run *runs.Run) *Result {
+// fromRun takes what a run's folder tells.
+func fromRun(run *runs.Run) *Result {
 	r := &Result{Name: run.Name(), Path: run.Dir, Kind: Run, Basis: Basis{}, Figures: map[string]float64{}, Recipe: run.Recipe, Chips: 1}
 	r.Basis[Evidence] = string(measuredHere)
 	r.Basis[Effort] = "default"

@@ -178,7 +178,7 @@ func (s *Sweep) table(published []*Series) table {
 			t.rows = append(t.rows, row)
 		}
 		t.notes = append(t.notes, fmt.Sprintf("published: %s, by %s: %s", series.Title, series.Framework, series.Source))
-		for _, n := range append(s.Unlike(series), series.Notes...) {
+		for _, n := range append(s.unlike(series), series.Notes...) {
 			t.notes = append(t.notes, "published: "+n)
 		}
 	}
@@ -218,9 +218,9 @@ func (s *Sweep) Title() string {
 	return fmt.Sprintf("%s, sequences of %s tokens, %s, on %s%s, %s%s", s.Model, human.Int(s.SeqLen), s.Precision, s.Kind, mode, how, steps)
 }
 
-// Unlike says in what a published series is of something else than the sweep, so
+// unlike says in what a published series is of something else than the sweep, so
 // that figures must not be compared.
-func (s *Sweep) Unlike(published *Series) []string {
+func (s *Sweep) unlike(published *Series) []string {
 	var out []string
 	for _, c := range []struct{ what, ours, theirs string }{
 		{"the model", s.Model, published.Model},

@@ -83,11 +83,11 @@ func TestUnlike(t *testing.T) {
 	published, err := Reference("qwen3_235b_v7x")
 	require.NoError(t, err)
 	s := points(t, Spec{Recipe: "llama3_8b", Source: Plan, Mode: Strong, Topologies: []string{"v6e:2x4"}})
-	require.Len(t, s.Unlike(published), 4) // model, chips, length, mode
+	require.Len(t, s.unlike(published), 4) // model, chips, length, mode
 	same := points(t, onChips(1024))
-	require.Empty(t, same.Unlike(published))
+	require.Empty(t, same.unlike(published))
 	same.Precision = "float8"
-	require.Equal(t, []string{`NOT COMPARABLE: the precision: "float8" here, "bfloat16" there`}, same.Unlike(published))
+	require.Equal(t, []string{`NOT COMPARABLE: the precision: "float8" here, "bfloat16" there`}, same.unlike(published))
 }
 
 // Runs on virtual devices say what can be expected of them.
