@@ -3,7 +3,8 @@ package plan
 import "math"
 
 // Timeline is what a device does over one execution of a block of the program, in
-// outline: the whole step, or one turn of a loop.
+// outline: the whole step, or one turn of a loop. Times are in seconds, from its
+// beginning.
 type Timeline struct {
 	Seconds float64 `json:"seconds"`
 	// Compute is the compute unit, without gaps; Links what the connections to other

@@ -65,17 +65,10 @@ func (f *folder) save(s *Sweep) error {
 	if err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
-	const tmp = FileName + ".tmp"
-	if err := storage.RemoveAll(f.fs, tmp); err != nil {
+	if err := storage.Replace(f.fs, FileName, append(text, '\n')); err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
-	if err := storage.WriteFile(f.fs, tmp, append(text, '\n')); err != nil {
-		return fmt.Errorf("sweep: %w", err)
-	}
-	if err := f.fs.Rename(tmp, FileName); err != nil {
-		return fmt.Errorf("sweep: %w", err)
-	}
-	return f.fs.SyncDir(".")
+	return nil
 }
 
 // begin empties the folder of a point.
