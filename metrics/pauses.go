@@ -7,7 +7,8 @@ type Kind string
 
 const (
 	Compile    Kind = "compile"
-	Restore    Kind = "restore" // reading a checkpoint
+	Initialise Kind = "initialise" // making parameters from the seed
+	Restore    Kind = "restore"    // reading a checkpoint, or weights
 	Checkpoint Kind = "checkpoint"
 	Validate   Kind = "validation"
 	Profile    Kind = "profile" // writing a trace

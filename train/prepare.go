@@ -101,7 +101,11 @@ func (t *trainer) prepare(ctx context.Context, o RunOptions) error {
 	if err := t.samePrograms(ctx); err != nil {
 		return err
 	}
-	resume := t.meter.Pause(metrics.Restore)
+	cause := metrics.Initialise
+	if t.restores {
+		cause = metrics.Restore
+	}
+	resume := t.meter.Pause(cause)
 	err = t.start(ctx)
 	resume()
 	if err != nil {

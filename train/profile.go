@@ -225,6 +225,9 @@ func (t *trainer) traceProgram(p *Pending) {
 // job.dump_folder. It returns where the traces are.
 func Profile(ctx context.Context, o RunOptions, warmup, steps int) (*Result, string, error) {
 	r := *o.Recipe
+	if need := warmup + steps; r.Training.Steps < need {
+		return nil, "", fmt.Errorf("train: training.steps is %d, and %d before the %d to trace are %d: trace fewer, or set training.steps to %d", r.Training.Steps, warmup, steps, need, need)
+	}
 	r.Checkpoint.Enable = false
 	r.Job.DumpFolder = filepath.Join(r.Job.DumpFolder, "profile")
 	r.Profiling.Enable, r.Profiling.Freq, r.Profiling.Active = true, warmup+steps, steps

@@ -110,6 +110,10 @@ func TestRecord(t *testing.T) {
 	for _, k := range []metrics.Kind{metrics.Startup, metrics.Compile, metrics.Checkpoint, metrics.Validate, metrics.Profile, metrics.Idle} {
 		require.Positive(t, g.Lost[k], k)
 	}
+	require.Positive(t, one.Figures.Goodput.Lost[metrics.Initialise])
+	require.NotContains(t, one.Figures.Goodput.Lost, metrics.Restore, "it began anew")
+	require.Positive(t, two.Figures.Goodput.Lost[metrics.Restore])
+	require.NotContains(t, two.Figures.Goodput.Lost, metrics.Initialise, "it went on from a checkpoint")
 	require.Len(t, got.Train, 6)
 	require.Len(t, got.Train[5].Lists[metrics.StepSeconds], 1)
 	require.Contains(t, got.Train[5].Values, "goodput(%)")
@@ -176,6 +180,11 @@ func TestProfile(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.True(t, r.Checkpoint.Enable)
+
+	// Steps that do not come cannot be traced.
+	r.Training.Steps = 2
+	_, _, err = Profile(ctx, RunOptions{Recipe: r, Version: "test", Out: &log}, 1, 2)
+	require.EqualError(t, err, "train: training.steps is 2, and 1 before the 2 to trace are 3: trace fewer, or set training.steps to 3")
 }
 
 // Devices wait for a batch from when they had nothing left to do.

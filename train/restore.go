@@ -10,6 +10,7 @@ import (
 	"titan/checkpoint"
 	"titan/checkpoint/hfmodel"
 	"titan/dtype"
+	"titan/metrics"
 	"titan/optim"
 )
 
@@ -52,6 +53,7 @@ func (t *trainer) checkStart(ctx context.Context) (step int64, err error) {
 	c := t.recipe.Checkpoint
 	if t.store != nil {
 		_, err := t.store.Load(ctx, checkpoint.LoadOptions{Step: c.LoadStep, Fallback: c.Fallback, Group: t.hosts.members()}, func(c *checkpoint.Checkpoint) error {
+			t.restores = true
 			exclude := t.excluded(c)
 			if !slices.Contains(exclude, partTrain) {
 				step = int64(c.Step())
@@ -73,7 +75,9 @@ func (t *trainer) checkStart(ctx context.Context) (step int64, err error) {
 	switch {
 	case path == "":
 		return 0, nil
-	case c.InitialLoadInHF:
+	}
+	t.restores = true
+	if c.InitialLoadInHF {
 		m, err := t.openHF(path)
 		if err != nil {
 			return 0, err
@@ -143,6 +147,7 @@ func (t *trainer) load(ctx context.Context) error {
 }
 
 func (t *trainer) initialise(ctx context.Context) error {
+	defer t.meter.Pause(metrics.Initialise)()
 	s, err := abandonable(ctx, func() (*State, error) {
 		return t.machine.Init(t.recipe.Debug.Seed, t.options.Model, t.step.Vars)
 	})

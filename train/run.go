@@ -77,6 +77,7 @@ type trainer struct {
 	saver    *checkpoint.Saver
 	progress progress
 	source   string // of the parameters, for people
+	restores bool   // the state is to come from a checkpoint, or weights
 
 	record    *runs.Writer // of the run's folder
 	figuresAt time.Time    // when it was last told how training goes
