@@ -21,7 +21,7 @@ func sweepLine(s *sweep.Sweep) string {
 	case sweep.Strong:
 		parts = append(parts, "strong scaling: the work of a step stays the same")
 	}
-	parts = append(parts, s.Model, fmt.Sprintf("sequences of %s tokens", human.Int(s.SeqLen)), s.Precision, s.Kind)
+	parts = append(append(parts, s.What()...), s.Kind)
 	if s.Source == sweep.Plan {
 		parts = append(parts, "predicted from compiled steps")
 	} else {

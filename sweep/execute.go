@@ -33,6 +33,18 @@ type Options struct {
 	Log func(format string, args ...any)
 }
 
+// StoppedError says at which point a sweep was when its context ended.
+type StoppedError struct {
+	Point string // its ID
+	cause error
+}
+
+func (e *StoppedError) Error() string {
+	return fmt.Sprintf("sweep: stopped at %s; the same command goes on from there", e.Point)
+}
+
+func (e *StoppedError) Unwrap() error { return e.cause }
+
 // Execute tries all points of a sweep that are not done, each in a process of its
 // own, and keeps in the folder what comes out. A point that fails is no error. If
 // ctx ends, the point under way is left to be repeated.
@@ -121,7 +133,7 @@ func (f *folder) try(ctx context.Context, s *Sweep, p *Point, o Options) error {
 		if err := f.save(s); err != nil {
 			return err
 		}
-		return fmt.Errorf("sweep: stopped at %s; the same command goes on from there: %w", p.ID, ctx.Err())
+		return &StoppedError{Point: p.ID, cause: ctx.Err()}
 	}
 	p.Wall, p.Versions.Titan = time.Since(began).Seconds(), o.Versions.Titan
 	p.Versions.Plugin = cmp.Or(p.Versions.Plugin, o.Versions.Plugin) // what it says of itself is better

@@ -149,7 +149,8 @@ func TestStop(t *testing.T) {
 	cancel()
 	err = <-done
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorContains(t, err, "stopped at devices-2; the same command goes on from there")
+	require.EqualError(t, err, "sweep: stopped at devices-2; the same command goes on from there")
+	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, syscall.Kill(hung, 0), syscall.ESRCH)
 	kept, warnings, err := Open(dir)
 	require.NoError(t, err)

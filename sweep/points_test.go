@@ -227,3 +227,43 @@ func TestParseVary(t *testing.T) {
 		require.ErrorContains(t, err, says, text)
 	}
 }
+
+// What a sweep sets itself cannot be varied: points would be named after values that
+// they do not have.
+func TestVaryWhatTheSweepSets(t *testing.T) {
+	for _, c := range []struct {
+		spec      Spec
+		key, says string
+	}{
+		{Spec{}, "job.dump_folder", "every point has a folder of its own"},
+		{Spec{Source: Plan, Topologies: []string{"v5e:2x4"}}, "job.dump_folder", "every point has a folder of its own"},
+		{Spec{}, "training.steps", "--steps"},
+		{Spec{}, "metrics.save_json_file", "are read from there"},
+		{Spec{Mode: Weak, Devices: []int{1, 2}}, "mesh.devices", "leave one of them out"},
+		{Spec{Devices: []int{2}}, "mesh.platform", "leave one of them out"},
+		{Spec{Source: Plan, Topologies: []string{"v5e:2x4"}}, "mesh.topology", "leave one of them out"},
+	} {
+		if c.spec.Source == "" {
+			c.spec.Source = Run
+		}
+		c.spec.Recipe, c.spec.Steps, c.spec.Vary = "llama3_debug", 4, []Vary{{c.key, []string{"1", "2"}}}
+		_, err := New(c.spec)
+		require.ErrorContains(t, err, "sweep: "+c.key+" cannot be varied")
+		require.ErrorContains(t, err, c.says)
+	}
+	s := points(t, Spec{Recipe: "llama3_debug", Source: Run, Vary: []Vary{{"mesh.devices", []string{"1", "2"}}}})
+	require.Equal(t, []int{1, 2}, []int{s.Points[0].Devices, s.Points[1].Devices})
+}
+
+// A title does not give all points what only some have, and published figures are not
+// taken for comparable then.
+func TestTitleOfSeveral(t *testing.T) {
+	published := &Series{Model: "llama3 debugmodel", SeqLen: 256, Kind: "cpu", Precision: "float32"}
+	same := points(t, Spec{Recipe: "llama3_debug", Source: Run})
+	require.Empty(t, same.Unlike(published))
+	require.Contains(t, same.Title(), "llama3 debugmodel, sequences of 256 tokens, float32, on cpu")
+	s := points(t, Spec{Recipe: "llama3_debug", Source: Run, Vary: []Vary{
+		{"model.override.n_layers", []string{"1", "2"}}, {"training.seq_len", []string{"128", "256"}}, {"training.mixed_precision_param", []string{"float32", "bfloat16"}}}})
+	require.Contains(t, s.Title(), "several models, sequences of several lengths, several precisions, on cpu")
+	require.Len(t, s.Unlike(published), 3)
+}

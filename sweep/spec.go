@@ -63,6 +63,9 @@ func New(spec Spec) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := spec.checkVary(sizes[0].own()); err != nil {
+		return nil, err
+	}
 	grid := combinations(spec.Vary)
 	if n := len(grid) * len(sizes); n > mostPoints {
 		return nil, fmt.Errorf("sweep: %d points are more than %d; vary less", n, mostPoints)
@@ -156,6 +159,24 @@ func (p *Point) name() string {
 		return "point"
 	}
 	return clean
+}
+
+// checkVary refuses keys that a sweep sets itself: points would be told apart by
+// values that they do not have. own says that machines are those of the recipe.
+func (s Spec) checkVary(own bool) error {
+	for _, v := range s.Vary {
+		switch {
+		case v.Key == "job.dump_folder":
+			return fmt.Errorf("sweep: %s cannot be varied: every point has a folder of its own", v.Key)
+		case s.Source == Run && v.Key == "training.steps":
+			return fmt.Errorf("sweep: %s cannot be varied: all points have the steps of the sweep (--steps)", v.Key)
+		case s.Source == Run && (v.Key == "metrics.enable_json" || v.Key == "metrics.save_json_file"):
+			return fmt.Errorf("sweep: %s cannot be varied: the figures of a point are read from there", v.Key)
+		case !own && (v.Key == "mesh.devices" || v.Key == "mesh.topology" || v.Key == "mesh.platform"):
+			return fmt.Errorf("sweep: %s cannot be varied beside numbers of devices or chips, or topologies, which set it: leave one of them out", v.Key)
+		}
+	}
+	return nil
 }
 
 // combinations returns all combinations of values, the last key changing fastest.

@@ -215,18 +215,62 @@ func (s *Sweep) Title() string {
 	if s.Source == Run {
 		steps = fmt.Sprintf(", %d steps of which the first %d do not count", s.Steps, s.Warmup)
 	}
-	return fmt.Sprintf("%s, sequences of %s tokens, %s, on %s%s, %s%s", s.Model, human.Int(s.SeqLen), s.Precision, s.Kind, mode, how, steps)
+	return fmt.Sprintf("%s, on %s%s, %s%s", strings.Join(s.What(), ", "), s.Kind, mode, how, steps)
+}
+
+// several stands for what differs between the points.
+const several = "several"
+
+// of says of which model, with sequences of how many tokens and in which precision
+// the points are.
+func (s *Sweep) of() (model, length, precision string) {
+	model, length, precision = s.Model, strconv.Itoa(s.SeqLen), s.Precision
+	if s.varies("model.") {
+		model = several
+	}
+	if s.varies("training.seq_len") {
+		length = several
+	}
+	if s.varies("training.mixed_precision_param", "quantize.") {
+		precision = several
+	}
+	return model, length, precision
+}
+
+// What says in words of which model, with which sequences and in which precision
+// the points are.
+func (s *Sweep) What() []string {
+	model, length, precision := s.of()
+	what := []string{model, fmt.Sprintf("sequences of %s tokens", human.Int(s.SeqLen)), precision}
+	if model == several {
+		what[0] = "several models"
+	}
+	if length == several {
+		what[1] = "sequences of several lengths"
+	}
+	if precision == several {
+		what[2] = "several precisions"
+	}
+	return what
+}
+
+// varies says whether a key is varied that begins like this.
+func (s *Sweep) varies(prefixes ...string) bool {
+	return slices.ContainsFunc(s.Keys, func(key string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(key, p) })
+	})
 }
 
 // unlike says in what a published series is of something else than the sweep, so
 // that figures must not be compared.
 func (s *Sweep) unlike(published *Series) []string {
 	var out []string
+	model, length, precision := s.of()
 	for _, c := range []struct{ what, ours, theirs string }{
-		{"the model", s.Model, published.Model},
+		{"the model", model, published.Model},
 		{"chips", s.Kind, published.Kind},
-		{"the length of sequences", strconv.Itoa(s.SeqLen), strconv.Itoa(published.SeqLen)},
-		{"the precision", s.Precision, published.Precision},
+		{"the length of sequences", length, strconv.Itoa(published.SeqLen)},
+		{"the precision", precision, published.Precision},
 		{"what stays the same", string(s.Mode), string(published.Mode)},
 	} {
 		if c.ours != c.theirs {
