@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"titan/internal/plural"
 	"titan/internal/recipekey"
+	"titan/metrics"
 	"titan/models"
 )
 
@@ -210,11 +212,18 @@ func (r *Recipe) Warnings() []string {
 	out = append(out, r.unusedWarnings()...)
 	_, notes := r.LRScheduler.Curve(r.Training.Steps)
 	out = append(out, notes...)
+	steps := plural.Of(r.Training.Steps, "step")
 	if total := r.LRScheduler.TotalSteps; total > 0 && total < r.Training.Steps {
-		warn("lr_scheduler.total_steps is %d, but training has %d steps: the last %d have the lowest learning rate", total, r.Training.Steps, r.Training.Steps-total)
+		warn("lr_scheduler.total_steps is %d, but training has %s: the last %d have the lowest learning rate", total, steps, r.Training.Steps-total)
 	}
 	if r.Checkpoint.Enable && r.Checkpoint.Interval > r.Training.Steps {
-		warn("checkpoint.interval is %d, but training has %d steps: there is only the checkpoint after the last step", r.Checkpoint.Interval, r.Training.Steps)
+		warn("checkpoint.interval is %d, but training has %s: there is only the checkpoint after the last step", r.Checkpoint.Interval, steps)
+	}
+	if r.Profiling.Enable && r.Profiling.Freq > r.Training.Steps {
+		warn("profiling.profile_freq is %d, but training has %s: nothing is traced", r.Profiling.Freq, steps)
+	}
+	if c := r.Metrics.Cold; c >= r.Training.Steps && c != metrics.DefaultConfig().Cold {
+		warn("metrics.cold_steps is %d, but training has %s: none is left for the warm throughput and the distribution of step times", c, steps)
 	}
 	return out
 }

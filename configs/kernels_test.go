@@ -15,7 +15,7 @@ func TestKernelMistakes(t *testing.T) {
 	}{
 		{[]string{"kernels.attention=flash"}, `kernels.attention: is "flash", which is not possible`},
 		{[]string{"kernels.attention_tiles.queries=200"}, "kernels.attention_tiles.queries: is 200 and must be a multiple of 128, the native tile's; the nearest that works is 256"},
-		{[]string{"kernels.expert_tiles.lhs.m=-1"}, "kernels.expert_tiles.lhs.m: is -1 and must be a multiple of 16, the native tile's; the nearest that works is 16"},
+		{[]string{"kernels.expert_tiles.lhs.m=-1"}, "kernels.expert_tiles.lhs.m: is -1 and must be a positive multiple of 16, the native tile's; the nearest that works is 16"},
 		{[]string{"kernels.expert_tiles.rhs.n=100"}, "kernels.expert_tiles.rhs.n: is 100 and must be a multiple of 128, the native tile's; the nearest that works is 128"},
 		{[]string{"kernels.attention_tiles.keys=768"}, "kernels.attention_tiles.keys: is 768 and must divide the 8192 tokens that attention has in sequences of (training.seq_len is 8192)"},
 		{[]string{"kernels.attention_tiles.keys=4096", "parallelism.context_parallel_degree=2"}, "kernels.attention_tiles.keys: is 4096 and must divide the 2048 tokens"},

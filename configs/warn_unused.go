@@ -33,6 +33,9 @@ func (r *Recipe) unusedWarnings() []string {
 	if m, err := r.Decoder(); err == nil {
 		unused(r.Kernels.Experts != kernels.Auto && m.MoE == nil, "kernels.experts", "%s %s has none", r.Model.Name, r.Model.Flavor)
 	}
+	k := r.Kernels
+	unused(k.AttentionTiles != kernels.AttentionTiles{} && k.Attention == kernels.Plain, "kernels.attention_tiles", "kernels.attention is %q", k.Attention)
+	unused(k.ExpertTiles != kernels.GroupedTiles{} && k.Experts == kernels.Plain, "kernels.expert_tiles", "kernels.experts is %q", k.Experts)
 
 	o := r.Optimizer
 	if o.Name == optim.Muon || slices.ContainsFunc(o.ParamGroups, func(g optim.Group) bool { return g.Optimizer == optim.Muon }) {

@@ -49,7 +49,11 @@ func aligned(key string, size, m int) error {
 	if size >= 0 && size%m == 0 {
 		return nil
 	}
-	return recipekey.Errorf(key, "is %d and must be a multiple of %d, the native tile's; the nearest that works is %d", size, m, max(m, (size+m/2)/m*m))
+	what := "a multiple"
+	if size < 0 {
+		what = "a positive multiple"
+	}
+	return recipekey.Errorf(key, "is %d and must be %s of %d, the native tile's; the nearest that works is %d", size, what, m, max(m, (size+m/2)/m*m))
 }
 
 // Unit is what the numbers of queries and of keys that a device meets at a time must

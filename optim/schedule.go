@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"titan/internal/nearest"
+	"titan/internal/plural"
 	"titan/internal/recipekey"
 )
 
@@ -64,7 +65,7 @@ func (s Schedule) Curve(steps int) (c Curve, notes []string) {
 	steps = max(steps, 0)
 	c = Curve{Warmup: s.WarmupSteps, Decay: steps - s.WarmupSteps, shape: s.DecayType, min: s.MinLRFactor}
 	if c.Warmup > steps {
-		notes = append(notes, fmt.Sprintf("lr_scheduler.warmup_steps is %d, but the schedule has %d steps: warm-up is cut to %d", c.Warmup, steps, steps))
+		notes = append(notes, fmt.Sprintf("lr_scheduler.warmup_steps is %d, but the schedule has %s: warm-up is cut to %d", c.Warmup, plural.Of(steps, "step"), steps))
 		c.Warmup, c.Decay = steps, 0
 	}
 	if s.DecayRatio != nil {
