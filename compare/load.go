@@ -117,6 +117,9 @@ func readPlan(path string) (*plan.Report, error) {
 func loadSeries(nameOrPath string) (*Input, []string, error) {
 	s, err := sweep.Reference(nameOrPath)
 	if err != nil {
+		if _, _, bad := configs.Load(nameOrPath, nil); bad == nil {
+			return nil, nil, fmt.Errorf("compare: %s is a recipe, which has no figures yet: give the folder of its run, or plan it with titan plan --config %s --json FILE and give that file", nameOrPath, nameOrPath)
+		}
 		return nil, nil, err
 	}
 	return &Input{Path: nameOrPath, Series: s, Results: fromSeries(s, nameOrPath)}, nil, nil

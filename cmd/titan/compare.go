@@ -105,7 +105,7 @@ func runCompare(c *cobra.Command, args []string, flags *compareFlags) error {
 		return err
 	}
 	if flags.out != "" {
-		err = os.WriteFile(flags.out, text, 0o644)
+		err = writeOutput("--out", flags.out, text)
 	} else {
 		_, err = c.OutOrStdout().Write(text)
 	}

@@ -172,7 +172,7 @@ func writePlan(c *cobra.Command, r *plan.Report, file string) error {
 		_, err = c.OutOrStdout().Write(data)
 		return err
 	}
-	return os.WriteFile(file, data, 0o644)
+	return writeOutput("--json", file, data)
 }
 
 // listTopologies lists what real pods offer.

@@ -77,7 +77,7 @@ func runReport(c *cobra.Command, args []string, flags *reportFlags) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(flags.out, html, 0o644); err != nil {
+		if err := writeOutput("--out", flags.out, html); err != nil {
 			return err
 		}
 		fmt.Fprintln(c.OutOrStdout(), "wrote", flags.out)
@@ -114,10 +114,10 @@ func writeDrawings(page *report.Page, format, dir string) (int, error) {
 		return 0, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return 0, err
+		return 0, fmt.Errorf("--%s: %w; name a folder", format, err)
 	}
 	for name, content := range drawings {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+		if err := writeOutput("--"+format, filepath.Join(dir, name), content); err != nil {
 			return 0, err
 		}
 	}
@@ -149,5 +149,5 @@ func writePlanPage(p *plan.Report, file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, html, 0o644)
+	return writeOutput("--html", file, html)
 }

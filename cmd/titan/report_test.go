@@ -64,6 +64,7 @@ func TestCompareAndReport(t *testing.T) {
 
 func TestCompareMistakes(t *testing.T) {
 	run := resulttest.Run(t, filepath.Join(t.TempDir(), "a"), resulttest.RunOptions{Steps: 4})
+	require.NoError(t, os.WriteFile(filepath.Join(run, "..", "my.toml"), []byte("extends = \"llama3_debug\"\n"), 0o600))
 	for _, c := range []struct {
 		args []string
 		code int
@@ -78,7 +79,11 @@ func TestCompareMistakes(t *testing.T) {
 		{[]string{"compare", "nothing_there"}, 1, "there is no nothing_there"},
 		{[]string{"report", run, "--serve", "127.0.0.1:0", "-o", "x"}, 2, "--serve writes no files"},
 		{[]string{"report", run, "--serve", "nonsense"}, 1, "give an address that is free"},
-		{[]string{"report", run, "-o", filepath.Join(run, "no", "folder.html")}, 1, "no such file"},
+		{[]string{"report", run, "-o", filepath.Join(run, "no", "folder.html")}, 1, "--out: nothing is written: "},
+		{[]string{"report", run, "-o", run}, 1, "is a folder; name a file"},
+		{[]string{"compare", run, "--out", run}, 1, "is a folder; name a file"},
+		{[]string{"report", run, "--svg", filepath.Join(run, "run.json")}, 1, "--svg: "},
+		{[]string{"compare", filepath.Join(run, "..", "my.toml")}, 1, "my.toml is a recipe, which has no figures yet: give the folder of its run, or plan it"},
 	} {
 		code, _, errs := titan(t, c.args...)
 		require.Equal(t, c.code, code, "%v: %s", c.args, errs)

@@ -239,12 +239,12 @@ func pluginVersion(name, path string) string {
 func (f *sweepFlags) write(c *cobra.Command, s *sweep.Sweep, published []*sweep.Series) error {
 	alone := false
 	for _, out := range []struct {
-		file string
-		to   func(io.Writer) error
+		flag, file string
+		to         func(io.Writer) error
 	}{
-		{f.json, func(w io.Writer) error { return writeSweepJSON(w, s, published) }},
-		{f.csv, func(w io.Writer) error { return s.WriteCSV(w, published...) }},
-		{f.markdownFile, func(w io.Writer) error { return s.WriteMarkdown(w, published...) }},
+		{"--json", f.json, func(w io.Writer) error { return writeSweepJSON(w, s, published) }},
+		{"--csv", f.csv, func(w io.Writer) error { return s.WriteCSV(w, published...) }},
+		{"--markdown", f.markdownFile, func(w io.Writer) error { return s.WriteMarkdown(w, published...) }},
 	} {
 		switch out.file {
 		case "":
@@ -260,7 +260,7 @@ func (f *sweepFlags) write(c *cobra.Command, s *sweep.Sweep, published []*sweep.
 		if err := out.to(&b); err != nil {
 			return err
 		}
-		if err := os.WriteFile(out.file, b.Bytes(), 0o644); err != nil {
+		if err := writeOutput(out.flag, out.file, b.Bytes()); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"titan/data/source"
 	"titan/data/tokenizer"
+	"titan/internal/wholefile"
 )
 
 // Options say what to learn. Inputs, VocabSize and Output are required.
@@ -231,39 +232,8 @@ func (o *Options) write(tokenizerJSON []byte) error {
 	if err := e.Encode(config); err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(o.Output, "tokenizer_config.json"), b.Bytes()); err != nil {
+	if err := wholefile.Write(filepath.Join(o.Output, "tokenizer_config.json"), b.Bytes()); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(o.Output, "tokenizer.json"), tokenizerJSON)
-}
-
-// writeFile replaces a file by renaming a finished one onto it.
-func writeFile(path string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return wholefile.Write(filepath.Join(o.Output, "tokenizer.json"), tokenizerJSON)
 }
