@@ -260,10 +260,10 @@ func TestVaryWhatTheSweepSets(t *testing.T) {
 func TestTitleOfSeveral(t *testing.T) {
 	published := &Series{Model: "llama3 debugmodel", SeqLen: 256, Kind: "cpu", Precision: "float32"}
 	same := points(t, Spec{Recipe: "llama3_debug", Source: Run})
-	require.Empty(t, same.Unlike(published))
+	require.Empty(t, same.unlike(published))
 	require.Contains(t, same.Title(), "llama3 debugmodel, sequences of 256 tokens, float32, on cpu")
 	s := points(t, Spec{Recipe: "llama3_debug", Source: Run, Vary: []Vary{
 		{"model.override.n_layers", []string{"1", "2"}}, {"training.seq_len", []string{"128", "256"}}, {"training.mixed_precision_param", []string{"float32", "bfloat16"}}}})
 	require.Contains(t, s.Title(), "several models, sequences of several lengths, several precisions, on cpu")
-	require.Len(t, s.Unlike(published), 3)
+	require.Len(t, s.unlike(published), 3)
 }
