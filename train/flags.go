@@ -45,17 +45,23 @@ func flagValue(s string) any {
 	return s
 }
 
-// unknownOption is how XLA refuses an option.
-var unknownOption = regexp.MustCompile(`No such compile option: '(\w+)'`)
+// How XLA refuses an option, and a value of one.
+var (
+	unknownOption = regexp.MustCompile(`No such compile option: '(\w+)'`)
+	badOption     = regexp.MustCompile(`While setting option (\w+),`)
+)
 
 // CompileError adds to an error of the compiler what to do about an option that it
-// does not know.
+// does not know, or a value that the option does not take.
 func CompileError(err error) error {
 	if err == nil {
 		return nil
 	}
 	if m := unknownOption.FindStringSubmatch(err.Error()); m != nil {
 		return fmt.Errorf("%w: this compiler does not know an option of ours or of debug.xla_options; take it away with debug.xla_options = [\"%s=\"], or install the plugin's pinned version", err, m[1])
+	}
+	if m := badOption.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Errorf("%w: correct %s in debug.xla_options, or take it away there", err, m[1])
 	}
 	return err
 }

@@ -31,6 +31,8 @@ func TestUnknownXLAOption(t *testing.T) {
 	require.NoError(t, CompileError(nil))
 	other := errors.New("something else")
 	require.Equal(t, other, CompileError(other))
+	bad := CompileError(errors.New("pjrt: Compile: INVALID_ARGUMENT: While setting option xla_b, 'maybe' is not a valid bool value."))
+	require.ErrorContains(t, bad, "correct xla_b in debug.xla_options")
 	err := errors.New("pjrt: Compile: INVALID_ARGUMENT: No such compile option: 'xla_a'")
 	require.ErrorIs(t, CompileError(err), err)
 	require.ErrorContains(t, CompileError(err), `debug.xla_options = ["xla_a="]`)
