@@ -54,7 +54,8 @@ func TestOpenWhole(t *testing.T) {
 
 // Cut off at any byte, the points before it are there, and a warning names the file.
 func TestOpenCutOff(t *testing.T) {
-	text, err := json.MarshalIndent(fullSweep(), "", "  ")
+	whole := fullSweep()
+	text, err := json.Marshal(whole)
 	require.NoError(t, err)
 	points := bytes.Index(text, []byte(`"points"`))
 	most := 0
@@ -68,10 +69,10 @@ func TestOpenCutOff(t *testing.T) {
 		require.GreaterOrEqual(t, len(s.Points), most)
 		most = max(most, len(s.Points))
 		for i, p := range s.Points {
-			require.Equal(t, fullSweep().Points[i], p)
+			require.Equal(t, whole.Points[i], p)
 		}
 		if n > points {
-			require.Equal(t, fullSweep().Hash, s.Hash)
+			require.Equal(t, whole.Hash, s.Hash)
 		}
 	}
 	require.Equal(t, 3, most)
@@ -86,7 +87,7 @@ func TestOpenDamaged(t *testing.T) {
 	text, err := json.Marshal(fullSweep())
 	require.NoError(t, err)
 	rng := rand.New(rand.NewPCG(1, 2))
-	for range 5000 {
+	for range 1000 {
 		damaged := bytes.Clone(text)
 		for range 1 + rng.IntN(3) {
 			damaged[rng.IntN(len(damaged))] = byte(rng.IntN(256))

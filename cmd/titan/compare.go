@@ -40,12 +40,7 @@ ranked. With --strict it ends the command with exit code 1.`,
 		Example: `  titan compare outputs/a outputs/b
   titan compare outputs/a outputs/b --target-loss 3.2 --price 4.2
   titan compare plan.json qwen3_235b_v7x --markdown --out table.md`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageError{fmt.Errorf("`%s` needs what to compare; see `%s --help`", c.CommandPath(), c.CommandPath())}
-			}
-			return nil
-		},
+		Args: some("what to compare"),
 		RunE: func(c *cobra.Command, args []string) error { return runCompare(c, args, &flags) },
 	}
 	f := c.Flags()

@@ -97,8 +97,17 @@ func noVerb(c *cobra.Command, args []string) error {
 
 // exactly makes a wrong number of arguments a usage error.
 func exactly(n int, what string) cobra.PositionalArgs {
+	return counting(func(got int) bool { return got == n }, what)
+}
+
+// some makes it a usage error that there are no arguments.
+func some(what string) cobra.PositionalArgs {
+	return counting(func(got int) bool { return got > 0 }, what)
+}
+
+func counting(right func(n int) bool, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		if len(args) != n {
+		if !right(len(args)) {
 			return usageError{fmt.Errorf("`%s` needs %s; see `%s --help`", c.CommandPath(), what, c.CommandPath())}
 		}
 		return nil

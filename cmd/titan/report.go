@@ -39,12 +39,7 @@ goes on.`,
   titan report outputs/a outputs/b qwen3_235b_v7x
   titan report outputs/llama3_8b --serve 127.0.0.1:8080
   titan report outputs/sweeps/weak --png figures`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageError{fmt.Errorf("`%s` needs what to report; see `%s --help`", c.CommandPath(), c.CommandPath())}
-			}
-			return nil
-		},
+		Args: some("what to report"),
 		RunE: func(c *cobra.Command, args []string) error { return runReport(c, args, &flags) },
 	}
 	f := c.Flags()
