@@ -66,6 +66,10 @@ type MemoryStats struct {
 // aliased outputs counted once. (Peak leaves out temporaries on some plugins.)
 func (m MemoryStats) InUse() int64 { return m.Args + m.Outputs - m.Alias + m.Temp }
 
+// Needed returns the bytes that a device must have for a run: InUse or, if that is
+// more, Peak, as where values are kept in the host's memory (libtpu 0.0.52).
+func (m MemoryStats) Needed() int64 { return max(m.Peak, m.InUse()) }
+
 // MemoryStats returns the compiler's memory accounting.
 func (e *Executable) MemoryStats() (MemoryStats, error) {
 	if err := e.hold(); err != nil {

@@ -29,6 +29,29 @@ func TestOverflow(t *testing.T) {
 	require.Contains(t, m.String(), "DOES NOT FIT: the vmem of a device, which one operation overflows")
 }
 
+// A step of Qwen3-235B-A22B that keeps values on the host: its peak is above the sum.
+func TestNeededIsThePeak(t *testing.T) {
+	s := pjrt.MemoryStats{Args: 11030545920, Outputs: 11029812448, Alias: 11029758976, Temp: 42453483520, Peak: 61496538848}
+	require.Equal(t, s.Peak, s.Needed())
+	s.Peak = 0 // the plugin does not say
+	require.Equal(t, int64(53484082912), s.Needed())
+}
+
+func TestTight(t *testing.T) {
+	for _, c := range []struct {
+		needed, temporaries int64
+		fits, tight         bool
+	}{{800, 500, true, false}, {900, 500, true, false}, {901, 500, true, true}, {1000, 5, true, true}, {1001, 500, false, false}} {
+		m := Memory{Limit: 1000, Fits: c.fits, Needed: c.needed, Temporaries: c.temporaries}
+		m.mark()
+		require.Equal(t, c.tight, m.Tight, "%v", c)
+	}
+	m := Memory{Limit: 32 << 30, Needed: 31 << 30, Temporaries: 20 << 30, Fits: true}
+	m.mark()
+	require.Contains(t, m.String(), "fits, only just: 31.00 GiB of 32.00 GiB")
+	require.Contains(t, (&Report{Memory: m}).String(), "this may not fit")
+}
+
 func TestBudgetMissed(t *testing.T) {
 	m := Memory{Limit: 31 << 30, Arguments: 4 << 30}
 	e := &train.BudgetError{Budget: 8 << 30, Best: train.RematTrial{Policy: decoder.ActivationCheckpoint{Mode: "full"}, Estimate: 10 << 30, Compiled: math.MaxInt64}, Advice: []string{"less"}}

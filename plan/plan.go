@@ -100,6 +100,9 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 		return nil, fmt.Errorf("plan: the compiled step: %w", err)
 	}
 	out.Memory.compiled(ahead.Memory, s, m)
+	if o.Quick {
+		out.Memory.mark()
+	}
 	code, problems := kernelCode(ctx, o, s.topology.Kind, m)
 	if err := out.predict(s, m, o.Quick, code); err != nil {
 		return nil, err
@@ -168,7 +171,7 @@ func (s *traced) fit(t *topology, o Options, out *Report) (*compilecache.Ahead, 
 		if err != nil {
 			return train.Trial[result]{}, err
 		}
-		return train.Trial[result]{Program: result{ahead, outcome}, InUse: ahead.Memory.InUse(), Close: func() {}}, nil
+		return train.Trial[result]{Program: result{ahead, outcome}, InUse: ahead.Memory.Needed(), Close: func() {}}, nil
 	})
 	if err != nil {
 		return nil, compilecache.Outcome{}, err

@@ -55,10 +55,6 @@ type Report struct {
 	counted int64 // bytes besides arguments, by the program's own count
 }
 
-// quickMisses is by how much temporaries were larger at the compiler's default
-// effort than at the lowest, at most: 18% in one program, 10% in another.
-const quickMisses = 0.2
-
 // ByConvention is a figure by how attention is counted: its causal half, or the
 // full square.
 type ByConvention struct {
@@ -104,7 +100,7 @@ func (r *Report) String() string {
 	for _, a := range r.Memory.Advice {
 		line("advice", "%s, by estimate", a)
 	}
-	if m := r.Memory; r.Effort == "quick" && m.Fits && m.Needed+int64(quickMisses*float64(m.Temporaries)) > m.Limit {
+	if r.Memory.Tight {
 		line("note", "with little effort the compiler has been seen to need up to a fifth less for temporaries than it does by default: this may not fit")
 	}
 	if r.Prediction != nil {
@@ -124,7 +120,7 @@ func (m *Memory) String() string {
 	}
 	switch {
 	case m.Fits:
-		line("memory", "fits: %s of %s a device, %s to spare", human.Memory(m.Needed), human.Memory(m.Limit), human.Memory(m.Limit-m.Needed))
+		line("memory", "%s: %s of %s a device, %s to spare", fits(m.Tight), human.Memory(m.Needed), human.Memory(m.Limit), human.Memory(m.Limit-m.Needed))
 	case m.Needed > 0:
 		line("memory", "DOES NOT FIT: %s take %s of %s a device, %s too much", m.Why, human.Memory(m.Needed), human.Memory(m.Limit), human.Memory(m.Over()))
 	default:

@@ -18,6 +18,8 @@ type Change struct {
 	// Needed is what the changed step needs of a device, in bytes; 0 if unknown.
 	Needed int64 `json:"needed"`
 	Fits   bool  `json:"fits"`
+	// Tight: it may not fit at the compiler's default effort; see [Memory].
+	Tight bool `json:"tight,omitempty"`
 	// Estimated says that Needed is an estimate, far above the limit: the change was
 	// not compiled.
 	Estimated bool `json:"estimated,omitempty"`
@@ -29,7 +31,7 @@ func (c Change) String() string {
 	s := strings.Join(c.Set, " ")
 	switch {
 	case c.Fits:
-		return fmt.Sprintf("%s: fits, %s a device, %s tokens/s predicted", s, human.Memory(c.Needed), human.Count(c.TokensPerSecond))
+		return fmt.Sprintf("%s: %s, %s a device, %s tokens/s predicted", s, fits(c.Tight), human.Memory(c.Needed), human.Count(c.TokensPerSecond))
 	case c.Estimated:
 		return fmt.Sprintf("%s: does not fit, %s a device by estimate", s, human.Memory(c.Needed))
 	case c.Needed > 0:
@@ -47,9 +49,10 @@ const hopeless = 1.1
 
 // Search looks for the change of a recipe, for which r says that it does not fit,
 // that makes it fit: what costs least speed first, each checked by compiling, until
-// one fits. Changes of which the program's own count, corrected by what the compiler
-// said of the recipe, says that they need much too much are not compiled. load
-// gives the recipe with further keys set.
+// one fits; with little effort, until one fits not only just. Changes of which the
+// program's own count, corrected by what the compiler said of the recipe, says that
+// they need much too much are not compiled. load gives the recipe with further keys
+// set.
 func Search(ctx context.Context, o Options, r *Report, load func(set ...string) (*configs.Recipe, error)) ([]Change, error) {
 	return search(ctx, o, r, load, Make)
 }
@@ -83,8 +86,8 @@ func search(ctx context.Context, o Options, r *Report, load func(set ...string) 
 		if err != nil {
 			return out, fmt.Errorf("plan: trying %s: %w", strings.Join(set, " "), err)
 		}
-		out = append(out, Change{Set: set, Needed: got.Memory.Needed, Fits: got.Memory.Fits, TokensPerSecond: got.TokensPerSecond})
-		if got.Memory.Fits {
+		out = append(out, Change{Set: set, Needed: got.Memory.Needed, Fits: got.Memory.Fits, Tight: got.Memory.Tight, TokensPerSecond: got.TokensPerSecond})
+		if got.Memory.Fits && !got.Memory.Tight {
 			break
 		}
 	}

@@ -13,12 +13,18 @@ import (
 // that a device works on at a time, and lists what was compiled.
 func searching(t *testing.T, perSequence int64, limit int64, set ...string) (changes []Change, compiled []string) {
 	t.Helper()
+	return searchingAt(t, false, perSequence, limit, set...)
+}
+
+// searchingAt does so with little effort, if quick.
+func searchingAt(t *testing.T, quick bool, perSequence int64, limit int64, set ...string) (changes []Change, compiled []string) {
+	t.Helper()
 	load := debugRecipe(t, set...)
 	r, err := load()
 	require.NoError(t, err)
 	s, err := build(r)
 	require.NoError(t, err)
-	o := Options{Recipe: r, Log: func(format string, args ...any) { compiled = append(compiled, fmt.Sprintf(format, args...)) }}
+	o := Options{Recipe: r, Quick: quick, Log: func(format string, args ...any) { compiled = append(compiled, fmt.Sprintf(format, args...)) }}
 	first := s.report(o)
 	first.counted = s.counted()
 	first.Memory = Memory{Limit: limit, Arguments: s.arguments, Needed: s.arguments + perSequence*int64(r.Training.LocalBatchSize)}
@@ -28,8 +34,12 @@ func searching(t *testing.T, perSequence int64, limit int64, set ...string) (cha
 			return nil, err
 		}
 		out := s.report(o)
-		out.Memory = Memory{Limit: limit, Needed: s.arguments + perSequence*int64(o.Recipe.Training.LocalBatchSize)}
+		temporaries := perSequence * int64(o.Recipe.Training.LocalBatchSize)
+		out.Memory = Memory{Limit: limit, Temporaries: temporaries, Needed: s.arguments + temporaries}
 		out.Memory.Fits = out.Memory.Needed <= limit
+		if o.Quick {
+			out.Memory.mark()
+		}
 		out.TokensPerSecond = 1000
 		return out, nil
 	})
@@ -45,6 +55,22 @@ func TestSearch(t *testing.T) {
 	require.True(t, changes[0].Fits)
 	require.Equal(t, []string{"trying training.local_batch_size=4 training.global_batch_size=32"}, compiled)
 	require.Contains(t, changes[0].String(), "fits, 4.0")
+}
+
+// A change that fits only just with little effort is marked, and the next one is
+// tried.
+func TestSearchGoesOnFromTight(t *testing.T) {
+	set := []string{"training.local_batch_size=8", "activation_checkpoint.mode=full"}
+	changes, _ := searchingAt(t, true, 1<<30, 9<<29, set...)
+	require.Len(t, changes, 2, "%v", changes)
+	require.True(t, changes[0].Fits)
+	require.True(t, changes[0].Tight, "4 of 4.5 GiB, less than a fifth of the temporaries is left")
+	require.Contains(t, changes[0].String(), ": fits, only just, 4.0")
+	require.Contains(t, changes[1].Set, "training.local_batch_size=2")
+	require.False(t, changes[1].Tight)
+	changes, _ = searching(t, 1<<30, 9<<29, set...)
+	require.Len(t, changes, 1, "what the compiler says at its default effort holds")
+	require.False(t, changes[0].Tight)
 }
 
 // What its own count shows to be hopeless is not compiled.

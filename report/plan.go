@@ -57,7 +57,11 @@ func (b *builder) plan(in *compare.Input, letter string, fold bool) {
 func fits(m *plan.Memory) string {
 	switch {
 	case m.Fits:
-		return fmt.Sprintf("fits: %s of %s a device", human.Size(m.Needed), human.Size(m.Limit))
+		verdict := "fits"
+		if m.Tight {
+			verdict = "fits, but so narrowly that at the compiler's default effort it may not"
+		}
+		return fmt.Sprintf("%s: %s of %s a device", verdict, human.Size(m.Needed), human.Size(m.Limit))
 	case m.Needed > 0:
 		return fmt.Sprintf("does not fit: %s take %s of %s a device", m.Why, human.Size(m.Needed), human.Size(m.Limit))
 	}

@@ -67,7 +67,7 @@ func (t *trainer) compileStep(ctx context.Context) (err error) {
 			c.Close()
 			return Trial[*Compiled]{}, err
 		}
-		return Trial[*Compiled]{Program: c, InUse: m.InUse(), Close: c.Close}, nil
+		return Trial[*Compiled]{Program: c, InUse: m.Needed(), Close: c.Close}, nil
 	})
 	var none *BudgetError
 	if errors.As(err, &none) && t.recipe.ActivationCheckpoint.MemoryBudget != "" {
