@@ -42,7 +42,7 @@ func TestSweepMistakes(t *testing.T) {
 func TestSweepDryRun(t *testing.T) {
 	code, out, errs := titan(t, "sweep", "--config", "qwen3_235b_a22b", "--plan", "--mode", "weak", "--chips", "64,128,...,8192", "--reference", "qwen3_235b_v7x", "--dry-run")
 	require.Zero(t, code, errs)
-	require.Regexp(t, `(?m)^8192 +tpu7x:8x8x16\*8 +16384 +dp_replicate=8 dp_shard=2048 +262,144 .* pending$`, out)
+	require.Regexp(t, `(?m)^8192 +tpu7x:8x8x16\*8 +16384 +dp_replicate=64 dp_shard=256 +262,144 .* pending$`, out)
 	require.Regexp(t, `(?m)^8192 .* 2,104 .* published$`, out)
 }
 
