@@ -64,12 +64,7 @@ func compileFor(t *testing.T, m *graph.Module, topology string, devices int) {
 
 func compileProgram(t *testing.T, program, topology string, devices int) {
 	t.Helper()
-	topo, err := xlatest.TPU(t).NewTopology(topology, nil)
-	require.NoError(t, err)
-	defer topo.Close()
-	x, err := topo.Compile([]byte(program), pjrt.CompileOptions{Partitions: devices, Shardy: true, OptLevel: pjrt.LevelO0, MemoryFittingLevel: pjrt.LevelO0})
-	require.NoError(t, err)
-	require.NoError(t, x.Close())
+	xlatest.CompileTPU(t, topology, program, pjrt.CompileOptions{Partitions: devices, Shardy: true, OptLevel: pjrt.LevelO0, MemoryFittingLevel: pjrt.LevelO0})
 }
 
 // The three products of experts compile for every chip at the sizes of large

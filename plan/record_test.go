@@ -50,17 +50,11 @@ func program(t *testing.T, name string, s *traced, quick bool) *hlo.Module {
 	t.Helper()
 	path := filepath.Join("testdata", name+".pb.gz")
 	if *record {
-		top, err := xlatest.TPU(t).NewTopology(s.topology.SliceName(), nil)
-		require.NoError(t, err)
-		defer top.Close()
 		o := train.CompileOptions(s.mesh, train.PlatformOf(s.recipe))
 		if quick {
 			o.OptLevel = pjrt.LevelO0
 		}
-		x, err := top.Compile([]byte(s.step.Module.StableHLOWithLocations()), o)
-		require.NoError(t, err)
-		defer x.Close()
-		_, code, err := x.OptimizedProgram()
+		_, code, err := xlatest.CompileTPU(t, s.topology.SliceName(), s.step.Module.StableHLOWithLocations(), o).OptimizedProgram()
 		require.NoError(t, err)
 		var b bytes.Buffer
 		w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)

@@ -77,9 +77,7 @@ func stepProgram(t testing.TB, o StepOptions) (*Step, *hlo.Module) {
 
 func optimized(t testing.TB, x *pjrt.Executable) *hlo.Module {
 	t.Helper()
-	_, code, err := x.OptimizedProgram()
-	require.NoError(t, err)
-	mod, err := hlo.Parse(code)
+	mod, err := x.OptimizedHLO()
 	require.NoError(t, err)
 	return mod
 }

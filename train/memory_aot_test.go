@@ -32,17 +32,10 @@ func memoryForTPU(t *testing.T, topology string, devices int, policy decoder.Act
 		Rows:    4 * devices, SeqLen: 512,
 	})
 	require.NoError(t, err)
-	topo, err := xlatest.TPU(t).NewTopology(topology, nil)
-	require.NoError(t, err)
-	defer topo.Close()
-	x, err := topo.Compile([]byte(s.Module.StableHLO()), pjrt.CompileOptions{Partitions: devices, Shardy: true, OptLevel: pjrt.LevelO0})
-	require.NoError(t, err)
-	defer x.Close()
+	x := xlatest.CompileTPU(t, topology, s.Module.StableHLO(), pjrt.CompileOptions{Partitions: devices, Shardy: true, OptLevel: pjrt.LevelO0})
 	stats, err := x.MemoryStats()
 	require.NoError(t, err)
-	_, code, err := x.OptimizedProgram()
-	require.NoError(t, err)
-	mod, err := hlo.Parse(code)
+	mod, err := x.OptimizedHLO()
 	require.NoError(t, err)
 	return s, stats, mod
 }

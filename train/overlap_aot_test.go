@@ -37,17 +37,9 @@ func TestCollectivesOverlapOnTPU(t *testing.T) {
 	useKernels(&o.Options, kernels.DefaultConfig(), p)
 	s, err := BuildStep(o)
 	require.NoError(t, err)
-	topo, err := xlatest.TPU(t).NewTopology(topology.SliceName(), nil)
-	require.NoError(t, err)
-	defer topo.Close()
 	options := CompileOptions(m, p)
 	options.DeviceIDs = nil
-	x, err := topo.Compile([]byte(s.Module.StableHLO()), options)
-	require.NoError(t, err)
-	defer x.Close()
-	_, code, err := x.OptimizedProgram()
-	require.NoError(t, err)
-	mod, err := hlo.Parse(code)
+	mod, err := xlatest.CompileTPU(t, topology.SliceName(), s.Module.StableHLO(), options).OptimizedHLO()
 	require.NoError(t, err)
 
 	all, hidden := map[string]int{}, map[string]int{}

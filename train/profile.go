@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -130,10 +131,15 @@ func (p *profiler) write(name string, trace *chrometrace.Trace, raw []byte) (str
 		return "", err
 	}
 	path := filepath.Join(dir, timelineFile)
-	if err := writeWhole(path, func(f *os.File) error {
-		_, err := trace.WriteTo(f)
-		return err
-	}); err != nil || len(raw) == 0 {
+	var timeline bytes.Buffer
+	if _, err := trace.WriteTo(&timeline); err != nil {
+		return "", err
+	}
+	fs, err := storage.Local(dir)
+	if err != nil {
+		return "", err
+	}
+	if err := storage.Replace(fs, timelineFile, timeline.Bytes()); err != nil || len(raw) == 0 {
 		return path, err
 	}
 	host, err := os.Hostname()
@@ -144,31 +150,10 @@ func (p *profiler) write(name string, trace *chrometrace.Trace, raw []byte) (str
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err
 	}
-	fs, err := storage.Local(dir)
-	if err != nil {
+	if fs, err = storage.Local(dir); err != nil {
 		return "", err
 	}
 	return path, storage.Replace(fs, host+".xplane.pb", raw)
-}
-
-// writeWhole makes a file that appears when it is complete.
-func writeWhole(path string, write func(*os.File) error) error {
-	tmp := path + ".tmp"
-	f, err := os.Create(tmp)
-	if err != nil {
-		return err
-	}
-	err = write(f)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
-		_ = os.Remove(tmp)
-	}
-	return err
 }
 
 // spent sums up what the trainer's and the devices' time went to.

@@ -89,6 +89,19 @@ func TPU(t testing.TB) *pjrt.Plugin {
 	return p
 }
 
+// CompileTPU compiles a program for a topology, which both last as long as the test.
+// The test is skipped where the TPU plugin is not installed.
+func CompileTPU(t testing.TB, topology, program string, o pjrt.CompileOptions) *pjrt.Executable {
+	t.Helper()
+	topo, err := TPU(t).NewTopology(topology, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, topo.Close()) })
+	x, err := topo.Compile([]byte(program), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.Close()) })
+	return x
+}
+
 // quiet keeps the plugins' informational messages out of test output.
 func quiet() {
 	if os.Getenv("TF_CPP_MIN_LOG_LEVEL") == "" {

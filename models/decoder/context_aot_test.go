@@ -71,17 +71,10 @@ func TestContextProgram(t *testing.T) {
 
 func compileContext(t *testing.T, topology string, mod *graph.Module, level int) (pjrt.MemoryStats, *hlo.Module) {
 	t.Helper()
-	topo, err := xlatest.TPU(t).NewTopology(topology, nil)
-	require.NoError(t, err)
-	defer topo.Close()
-	x, err := topo.Compile([]byte(mod.StableHLO()), pjrt.CompileOptions{Partitions: mod.Mesh().Size(), Shardy: true, OptLevel: level})
-	require.NoError(t, err)
-	defer x.Close()
+	x := xlatest.CompileTPU(t, topology, mod.StableHLO(), pjrt.CompileOptions{Partitions: mod.Mesh().Size(), Shardy: true, OptLevel: level})
 	stats, err := x.MemoryStats()
 	require.NoError(t, err)
-	_, code, err := x.OptimizedProgram()
-	require.NoError(t, err)
-	opt, err := hlo.Parse(code)
+	opt, err := x.OptimizedHLO()
 	require.NoError(t, err)
 	return stats, opt
 }
