@@ -89,6 +89,7 @@ type CollectiveCost struct {
 // OpCost is the cost of one op of the program.
 type OpCost struct {
 	Op     string // such as "dot"
+	Kernel string // of a custom call, the name of its kernel if it has one
 	Pos    string // file:line that wrote it; ops of the backward pass have the line of theirs in the forward pass
 	Result Type   // of the first result
 	Class  CostClass

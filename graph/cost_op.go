@@ -1,5 +1,7 @@
 package graph
 
+import "strings"
+
 // scale says how often the ops of a block run: times on one device, and on how
 // many devices of manual axes at once.
 type scale struct{ times, copies float64 }
@@ -107,6 +109,9 @@ func (c *coster) block(blk *Block, s scale) *tally {
 func (c *coster) entry(op *Op, s scale, t *tally) *OpCost {
 	class, _ := classOf(op.kind)
 	cost := &OpCost{Op: op.name(), Pos: op.pos.String(), Class: class, Times: s.times}
+	if call, ok := op.attr.(CustomCallSpec); ok {
+		cost.Kernel = strings.Trim(call.Attributes["kernel_name"], `"`)
+	}
 	if len(op.results) > 0 {
 		cost.Result = op.results[0].typ
 	}

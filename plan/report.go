@@ -50,6 +50,8 @@ type Report struct {
 	Hint  string `json:"hint,omitempty"`
 	// Changes would make it fit; see Search.
 	Changes []Change `json:"changes,omitempty"`
+	// Choices are what else was weighed; see Choose.
+	Choices *Choices `json:"choices,omitempty"`
 
 	slices  int
 	counted int64 // bytes besides arguments, by the program's own count
@@ -108,6 +110,12 @@ func (r *Report) String() string {
 	}
 	for _, c := range r.Changes {
 		line("change", "%v", c)
+	}
+	if r.Choices != nil {
+		b.WriteString(r.Choices.String())
+		if set := r.Choices.Compiled[r.Choices.Chosen].Set; set != nil {
+			line("chosen", "--set %s", strings.Join(quoted(set), " --set "))
+		}
 	}
 	return b.String()
 }
@@ -224,4 +232,15 @@ func kernelTable(calls []KernelCalls) string {
 	}
 	_ = w.Flush()
 	return b.String()
+}
+
+// quoted quotes for a shell what needs it.
+func quoted(set []string) []string {
+	out := make([]string, len(set))
+	for k, s := range set {
+		if out[k] = s; strings.ContainsAny(s, `"[] `) {
+			out[k] = "'" + s + "'"
+		}
+	}
+	return out
 }

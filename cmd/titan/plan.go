@@ -30,7 +30,8 @@ type planFlags struct {
 	recipeFlags
 	topology           string
 	quick, list, again bool
-	noSearch           bool
+	noSearch, choose   bool
+	tries              int
 	json, html, effort string
 }
 
@@ -50,6 +51,7 @@ code 1, one on the command line 2.`,
 		Example: `  titan plan --config llama3_8b
   titan plan --config llama3_70b --topology tpu7x:4x4x8 --quick
   titan plan --config llama3_8b --effort O1
+  titan plan --config qwen3_8b --topology v5p:4x4x4 --choose
   titan plan --list-topologies`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -64,6 +66,8 @@ code 1, one on the command line 2.`,
 	c.Flags().BoolVar(&flags.quick, "quick", false, "let the compiler try less: some times faster, memory and time are rough")
 	c.Flags().StringVar(&flags.effort, "effort", "default", "how hard the compiler tries: quick, O1, O2 or default, which is what devices run; to compare `levels`")
 	c.Flags().BoolVar(&flags.noSearch, "no-search", false, "do not look for changes that make a step fit")
+	c.Flags().BoolVar(&flags.choose, "choose", false, "look for the fastest mesh, batch of a pass and activation checkpointing for the recipe's topology and sequences of a step, and plan that")
+	c.Flags().IntVar(&flags.tries, "tries", 3, "with --choose: how many `combinations` are compiled besides the recipe as it is")
 	c.Flags().BoolVar(&flags.again, "no-cache", false, "compile even what the compile cache has, and store nothing")
 	c.Flags().StringVar(&flags.json, "json", "", "write the report as JSON to this `file`, too; - for the standard output, alone")
 	c.Flags().StringVar(&flags.html, "html", "", "write the report as a page to this `file`, too")
@@ -133,11 +137,19 @@ func runPlan(c *cobra.Command, flags *planFlags) error {
 	if flags.again {
 		o.Cache = nil
 	}
-	report, err := plan.Make(c.Context(), o)
+	if c.Flags().Changed("tries") && (flags.tries < 1 || !flags.choose) {
+		return usageError{fmt.Errorf("--tries is how many combinations --choose compiles, at least 1")}
+	}
+	var report *plan.Report
+	if flags.choose {
+		report, err = plan.Choose(c.Context(), o, flags.tries, load)
+	} else {
+		report, err = plan.Make(c.Context(), o)
+	}
 	if err != nil {
 		return err
 	}
-	if !report.Memory.Fits && !flags.noSearch {
+	if !report.Memory.Fits && !flags.noSearch && !flags.choose {
 		if report.Changes, err = plan.Search(c.Context(), o, report, load); err != nil {
 			return err
 		}
