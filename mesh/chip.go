@@ -41,6 +41,8 @@ type Chip struct {
 	Dims int
 	// MaxChips is the largest slice that one job can get.
 	MaxChips int
+	// HostBytes is a chip's share of the memory of its host.
+	HostBytes int64
 	// HostChips are the numbers of chips that hosts come with, the usual one of
 	// larger slices first.
 	HostChips []int
@@ -61,7 +63,9 @@ const (
 // Tb/s of a pod over 256 chips. "How to Scale Your Model"
 // (jax-ml.github.io/scaling-book, part 2): ICI of v4, six links of 45 GB/s each
 // way, and its DCN. VMEM and device names: JAX 0.10.2 (pallas/mosaic/tpu_info),
-// names also as libtpu 0.0.52 reports them.
+// names also as libtpu 0.0.52 reports them. Memory of hosts: the machine types of
+// Google Cloud with most chips of slices (ct4p-hightpu-4t 407 GB, ct5lp-hightpu-4t
+// 192, ct5p-hightpu-4t 448, ct6e-standard-4t 720, tpu7x-standard-4t 960).
 //
 // The scaling book counts a tenth less ICI bandwidth for v5e and later (45 and
 // 90 GB/s a link and direction) than the documentation advertises.
@@ -73,35 +77,35 @@ var chips = []Chip{
 		// A v4 chip runs as one device (megacore). Compiling ahead of time
 		// libtpu lists two, so count devices by what the runtime says.
 		Cores: 2, Devices: 1, VMEMBytes: 16 * mib,
-		Dims: 3, MaxChips: 4096, HostChips: []int{4},
+		Dims: 3, MaxChips: 4096, HostChips: []int{4}, HostBytes: 407 / 4.0 * giga,
 	},
 	{
 		Kind: "v5e", DeviceKinds: []string{"TPU v5 lite", "TPU v5e"},
 		PeakBF16: 197 * tera, HBMBytes: 16 * gib, HBMBandwidth: 819 * giga,
 		ICIBandwidth: 400 * giga, DCNBandwidth: 6400.0 / 256 / 8 * giga,
 		Cores: 1, Devices: 1, VMEMBytes: 128 * mib,
-		Dims: 2, MaxChips: 256, HostChips: []int{4, 1, 8},
+		Dims: 2, MaxChips: 256, HostChips: []int{4, 1, 8}, HostBytes: 192 / 4.0 * giga,
 	},
 	{
 		Kind: "v5p", DeviceKinds: []string{"TPU v5", "TPU v5p"},
 		PeakBF16: 459 * tera, PeakFP8: 459 * tera, HBMBytes: 95 * gib, HBMBandwidth: 2765 * giga,
 		ICIBandwidth: 1200 * giga, DCNBandwidth: 50.0 / 8 * giga,
 		Cores: 2, Devices: 1, VMEMBytes: 64 * mib,
-		Dims: 3, MaxChips: 6144, HostChips: []int{4},
+		Dims: 3, MaxChips: 6144, HostChips: []int{4}, HostBytes: 448 / 4.0 * giga,
 	},
 	{
 		Kind: "v6e", DeviceKinds: []string{"TPU v6 lite", "TPU v6e"},
 		PeakBF16: 918 * tera, PeakFP8: 918 * tera, HBMBytes: 32 * gib, HBMBandwidth: 1638 * giga,
 		ICIBandwidth: 800 * giga, DCNBandwidth: 100.0 / 8 * giga,
 		Cores: 1, Devices: 1, VMEMBytes: 128 * mib,
-		Dims: 2, MaxChips: 256, HostChips: []int{4, 1, 8},
+		Dims: 2, MaxChips: 256, HostChips: []int{4, 1, 8}, HostBytes: 720 / 4.0 * giga,
 	},
 	{
 		Kind: "tpu7x", DeviceKinds: []string{"TPU7x"},
 		PeakBF16: 2307 * tera, PeakFP8: 4614 * tera, HBMBytes: 192 * gib, HBMBandwidth: 7380 * giga,
 		ICIBandwidth: 1200 * giga, DCNBandwidth: 100.0 / 8 * giga,
 		Cores: 2, Devices: 2, VMEMBytes: 64 * mib,
-		Dims: 3, MaxChips: 9216, HostChips: []int{4, 1},
+		Dims: 3, MaxChips: 9216, HostChips: []int{4, 1}, HostBytes: 960 / 4.0 * giga,
 	},
 }
 

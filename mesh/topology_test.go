@@ -132,6 +132,7 @@ func TestChips(t *testing.T) {
 		require.Contains(t, []int{1, 2}, c.Cores)
 		require.LessOrEqual(t, c.Devices, c.Cores)
 		require.Greater(t, c.HBMBytes, c.VMEMBytes*int64(c.Cores))
+		require.Greater(t, c.HostBytes, c.HBMBytes, "hosts have more")
 		require.Equal(t, 2*c.Dims, c.ICILinks())
 		require.Greater(t, c.ICILinkBandwidth(), c.DCNBandwidth)
 		require.Greater(t, c.DCNBandwidth, 3e9)

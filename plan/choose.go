@@ -38,6 +38,7 @@ type Choice struct {
 	MFU             float64 `json:"mfu_percent_causal,omitempty"`
 
 	counted, arguments int64
+	host               int64
 	shape              []string // the part of Set that is mesh and batch
 }
 
@@ -189,7 +190,7 @@ func (x Choice) same(y Choice) bool {
 
 // room tells whether a choice should fit.
 func (c *chooser) room(x Choice) bool {
-	return x.arguments+int64(c.ratio*float64(x.counted)) <= c.limit
+	return x.arguments+int64(c.ratio*float64(x.counted)) <= c.limit && x.host <= c.machine.hostLimit()
 }
 
 // weighed is a choice that is traced.
@@ -200,7 +201,7 @@ func (c *chooser) weighed(s *traced, set []string) (Choice, error) {
 	}
 	return Choice{
 		Set: set, Mesh: s.mesh.String(), Rows: s.recipe.Training.LocalBatchSize, Passes: max(1, s.options.Passes), Policy: s.recipe.ActivationCheckpoint.String(),
-		Guess: g.seconds, counted: g.memory, arguments: s.arguments,
+		Guess: g.seconds, counted: g.memory, arguments: s.arguments, host: g.host,
 	}, nil
 }
 

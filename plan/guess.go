@@ -14,8 +14,9 @@ type guess struct {
 	// seconds is the time of the step: computing, and what it waits for the links
 	// between devices and to the host.
 	seconds, waits float64
-	// memory is what the device needs besides arguments, by the program's own count.
-	memory int64
+	// memory is what the device needs besides arguments, host what it keeps in its
+	// host's memory, by the program's own count.
+	memory, host int64
 }
 
 // unfused is the part of the memory traffic of operations other than contractions
@@ -63,7 +64,7 @@ func (s *traced) guess(mc machine) (guess, error) {
 	}
 	toHost := 2 * float64(f.Host) * float64(max(1, s.options.Passes)) / hostBandwidth
 	waits += max(open*beside, beside-computes, toHost-computes)
-	return guess{seconds: computes + waits, waits: waits, memory: f.InUse() - f.Arguments}, nil
+	return guess{seconds: computes + waits, waits: waits, memory: f.InUse() - f.Arguments, host: f.Host}, nil
 }
 
 // hides tells whether a collective goes on beside the computation.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"titan/graph"
+	"titan/internal/human"
 	"titan/pjrt"
 	"titan/pjrt/hlo"
 	"titan/train"
@@ -32,8 +33,9 @@ type Memory struct {
 	Aliased     int64 `json:"aliased"`
 	Temporaries int64 `json:"temporaries"`
 	Code        int64 `json:"code"`
-	// Host is what a device keeps in its host's memory.
-	Host int64 `json:"host,omitempty"`
+	// Host is what a device keeps in its host's memory, HostLimit what it can.
+	Host      int64 `json:"host,omitempty"`
+	HostLimit int64 `json:"host_limit,omitempty"`
 	// Largest are the largest arrays of a device: arguments, and values that the
 	// program computes. Not all of these are alive at the same time.
 	Largest []Buffer `json:"largest"`
@@ -44,10 +46,19 @@ type Memory struct {
 
 // Over is by how much the step does not fit, 0 if it does or that is unknown.
 func (m *Memory) Over() int64 {
-	if m.Fits || m.Needed == 0 {
+	if m.Fits || m.Needed <= m.Limit {
 		return 0
 	}
 	return m.Needed - m.Limit
+}
+
+// hostShare is what of a host's memory training can have beside the system, the
+// program itself, batches and the copy that an asynchronous checkpoint makes; a guess.
+const hostShare = 0.9
+
+// hostLimit is what each device can have of its host's memory.
+func (m machine) hostLimit() int64 {
+	return int64(hostShare * float64(m.chip.HostBytes) / float64(max(1, m.chip.Devices)))
 }
 
 // quickMisses is by how much temporaries were larger at the compiler's default
@@ -102,9 +113,11 @@ func (m *Memory) compiled(s pjrt.MemoryStats, t *traced, program *hlo.Module) {
 	m.Arguments, m.Outputs, m.Aliased, m.Temporaries, m.Code = s.Args, s.Outputs, s.Alias, s.Temp, s.Code
 	m.Host = s.HostArgs + s.HostOutputs - s.HostAlias + s.HostTemp
 	m.Needed = s.Needed()
-	m.Fits = m.Needed <= m.Limit
-	if !m.Fits {
+	if m.Fits = m.Needed <= m.Limit; !m.Fits {
 		m.Why = "arguments and temporaries"
+	}
+	if m.HostLimit > 0 && m.Host > m.HostLimit {
+		m.Why, m.Fits = fmt.Sprintf("what activation_checkpoint.offload names takes %s of the host's memory for each device, of which %s can be had", human.Memory(m.Host), human.Memory(m.HostLimit)), false
 	}
 	inputs := t.inputs()
 	m.Largest = slices.Concat(inputs[:min(largest, len(inputs))], largestValues(program))

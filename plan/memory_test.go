@@ -29,12 +29,39 @@ func TestOverflow(t *testing.T) {
 	require.Contains(t, m.String(), "DOES NOT FIT: the vmem of a device, which one operation overflows")
 }
 
-// A step of Qwen3-235B-A22B that keeps values on the host: its peak is above the sum.
-func TestNeededIsThePeak(t *testing.T) {
-	s := pjrt.MemoryStats{Args: 11030545920, Outputs: 11029812448, Alias: 11029758976, Temp: 42453483520, Peak: 61496538848}
-	require.Equal(t, s.Peak, s.Needed())
+// A step of Qwen3-235B-A22B that keeps 47 GiB on the host: its peak counts them.
+func TestNeededIsTheDevices(t *testing.T) {
+	s := pjrt.MemoryStats{Args: 11030545920, Outputs: 11029812448, Alias: 11029758976, Temp: 42453483520, Peak: 61496538848, HostTemp: 47 << 30}
+	require.Equal(t, int64(53484082912), s.Needed())
+	s.HostTemp = 0
+	require.Equal(t, s.Peak, s.Needed(), "more than the sum, and nothing on the host")
 	s.Peak = 0 // the plugin does not say
 	require.Equal(t, int64(53484082912), s.Needed())
+}
+
+// What goes to the host has to fit there.
+func TestHostMemory(t *testing.T) {
+	r, err := debugRecipe(t)()
+	require.NoError(t, err)
+	s, err := build(r)
+	require.NoError(t, err)
+	stats := pjrt.MemoryStats{Args: 1 << 30, Outputs: 1 << 20, Temp: 1 << 30, HostTemp: 50 << 30}
+	m := Memory{Limit: 15 << 30, HostLimit: 40 << 30}
+	m.compiled(stats, s, &hlo.Module{})
+	require.False(t, m.Fits)
+	require.Zero(t, m.Over(), "of the device's own memory")
+	require.Contains(t, m.String(), "DOES NOT FIT: what activation_checkpoint.offload names takes 50.00 GiB of the host's memory for each device, of which 40.00 GiB can be had")
+	m.HostLimit = 60 << 30
+	m.compiled(stats, s, &hlo.Module{})
+	require.True(t, m.Fits)
+	require.Contains(t, m.String(), "in the host's memory 50.00 GiB of 60.00 GiB")
+
+	mc, err := newMachine("tpu7x")
+	require.NoError(t, err)
+	require.Equal(t, int64(108e9), mc.hostLimit(), "of 960 GB for four chips, two devices each")
+	c := chooser{limit: 1 << 40, machine: mc, ratio: 1}
+	require.True(t, c.room(Choice{host: 108e9}))
+	require.False(t, c.room(Choice{host: 109e9}))
 }
 
 func TestTight(t *testing.T) {

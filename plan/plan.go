@@ -67,6 +67,9 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 	}
 	defer t.close()
 	out.Memory.Limit = t.memory
+	if mc, err := newMachine(s.topology.Kind); err == nil {
+		out.Memory.HostLimit = mc.hostLimit()
+	}
 	out.Memory.Arguments, out.counted = s.arguments, s.counted()
 	if s.arguments > t.memory {
 		out.Memory.reject(s.arguments, "parameters, optimizer state and batch alone")

@@ -129,14 +129,14 @@ func (m *Memory) String() string {
 	switch {
 	case m.Fits:
 		line("memory", "%s: %s of %s a device, %s to spare", fits(m.Tight), human.Memory(m.Needed), human.Memory(m.Limit), human.Memory(m.Limit-m.Needed))
-	case m.Needed > 0:
+	case m.Needed > m.Limit:
 		line("memory", "DOES NOT FIT: %s take %s of %s a device, %s too much", m.Why, human.Memory(m.Needed), human.Memory(m.Limit), human.Memory(m.Over()))
 	default:
 		line("memory", "DOES NOT FIT: %s", m.Why)
 	}
 	host := ""
 	if m.Host > 0 {
-		host = fmt.Sprintf("; in the host's memory %s", human.Memory(m.Host))
+		host = fmt.Sprintf("; in the host's memory %s of %s", human.Memory(m.Host), human.Memory(m.HostLimit))
 	}
 	switch {
 	case m.Temporaries > 0 && m.Outputs == 0:
