@@ -5,16 +5,22 @@ import (
 	"slices"
 )
 
+// sublanes are the rows of a tile of the TPU's memory.
+const sublanes = 8
+
 // reduceScatter writes a reduce-scatter, of 3 dimensions along the first of them
 // where it is not along the last but one of 2 or 3 anyway: of others XLA's TPU
 // compiler often makes an all-reduce of which it keeps a part, which is twice the
 // traffic. (Seen in libtpu 0.0.42, where a layout that suits neighbours would have
-// to change for it: gradients of the embedding, or of stacked layers.)
+// to change for it: gradients of the embedding, or of stacked layers. In libtpu
+// 0.0.52 also along the first of 2 dimensions, for some sizes, such as [16384,53248]
+// over 512 devices; where parts are whole tiles nothing moves for the third.)
 func (p *printer) reduceScatter(op *Op) {
 	at, x, y := op.attr.(collectiveAttr), op.operands[0], op.results[0]
 	shape, d := y.typ.Shape, y.typ.DType
 	last := len(shape) - 1
-	if last < 1 || last <= 2 && at.dim == last-1 {
+	plain := last == 2 || last == 1 && shape[0]%sublanes != 0
+	if last < 1 || plain && at.dim == last-1 {
 		p.collective(op, "reduce_scatter", fmt.Sprintf("scatter_dimension = %d : i64", at.dim))
 		return
 	}

@@ -79,6 +79,8 @@ var sparseCores = map[string]bool{"v5p": true, "v6e": true, "tpu7x": true}
 //   - All-gathers run beside computation, on the sparse cores where there are any; so
 //     do reduce-scatters and all-reduces. On v5e, which has none, the matrix units'
 //     own code takes all-gathers along.
+//   - An all-gather over all devices of a torus stays one. Otherwise it becomes an
+//     all-reduce of arrays that are zero elsewhere, which sends twice as much.
 //
 // v4, whose vector memory is a small part of that of the others, is left alone.
 func tpuFlags(c *mesh.Chip) map[string]any {
@@ -93,6 +95,7 @@ func tpuFlags(c *mesh.Chip) map[string]any {
 	switch {
 	case sparseCores[c.Kind]:
 		f["xla_tpu_enable_async_collective_fusion_fuse_all_gather"] = false
+		f["xla_tpu_prefer_async_allgather_to_allreduce"] = true
 		for _, kind := range []string{"all_gather", "reduce_scatter", "all_reduce"} {
 			f["xla_tpu_enable_sparse_core_collective_offload_"+kind] = true
 		}
