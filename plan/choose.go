@@ -54,12 +54,13 @@ type Choices struct {
 	Chosen int `json:"chosen"`
 }
 
-// String is a table of what was compiled.
-func (c *Choices) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "weighed   %s of mesh, batch and policy by the program's own counts, %s of which should fit; compiled:\n", human.Counted(c.Weighed, "combination"), human.Int(c.Room))
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "          MESH\tSEQUENCES\tKEPT\tGUESSED\tPREDICTED\tTOKENS/S A DEVICE\tMFU\tEXPOSED\tMEMORY\t")
+// ChoiceColumns name what [Choices.Rows] says.
+var ChoiceColumns = []string{"mesh", "sequences", "kept", "guessed", "predicted", "tokens/s a device", "MFU", "exposed", "memory", ""}
+
+// Rows says what is known of each step that was compiled, by [ChoiceColumns].
+// Sequences are passes × those of a pass.
+func (c *Choices) Rows() [][]string {
+	var out [][]string
 	for k, x := range c.Compiled {
 		memory := "does not fit"
 		if x.Needed > 0 {
@@ -70,20 +71,35 @@ func (c *Choices) String() string {
 				memory += ", only just"
 			}
 		}
-		as := ""
+		var as []string
 		if k == 0 {
-			as = "the recipe"
+			as = append(as, "the recipe")
 		}
-		if k == c.Chosen {
-			as = strings.TrimSpace(as + " chosen")
+		if k == c.Chosen && x.Fits {
+			as = append(as, "chosen")
 		}
-		batch := fmt.Sprintf("%d × %d", x.Passes, x.Rows)
-		if x.Seconds == 0 {
-			fmt.Fprintf(w, "          %s\t%s\t%s\t%s\t\t\t\t\t%s\t%s\n", x.Mesh, batch, x.Policy, human.Seconds(x.Guess), memory, as)
-			continue
+		speed := []string{"", "", "", ""}
+		if x.Seconds > 0 {
+			speed = []string{human.Seconds(x.Seconds), human.Count(x.TokensPerSecond), fmt.Sprintf("%.1f%%", x.MFU), human.Seconds(x.Exposed)}
 		}
-		fmt.Fprintf(w, "          %s\t%s\t%s\t%s\t%s\t%s\t%.1f%%\t%s\t%s\t%s\n", x.Mesh, batch, x.Policy, human.Seconds(x.Guess),
-			human.Seconds(x.Seconds), human.Count(x.TokensPerSecond), x.MFU, human.Seconds(x.Exposed), memory, as)
+		row := append([]string{x.Mesh, fmt.Sprintf("%d × %d", x.Passes, x.Rows), x.Policy, human.Seconds(x.Guess)}, speed...)
+		out = append(out, append(row, memory, strings.Join(as, ", ")))
+	}
+	return out
+}
+
+// Weighing says how many combinations there were.
+func (c *Choices) Weighing() string {
+	return fmt.Sprintf("%s of mesh, batch and policy by the program's own counts, %s of which should fit", human.Counted(c.Weighed, "combination"), human.Int(c.Room))
+}
+
+// String is a table of what was compiled.
+func (c *Choices) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "weighed   %s; compiled:\n", c.Weighing())
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{ChoiceColumns}, c.Rows()...) {
+		fmt.Fprintf(w, "          %s\n", strings.Join(row, "\t"))
 	}
 	_ = w.Flush() // a strings.Builder takes everything
 	return b.String()

@@ -13,29 +13,31 @@ import (
 // Parameters of every recipe's model; published ones as in the tests of models,
 // which say where they are from.
 var parameters = map[string]int64{
-	"llama3_debug":    6_163_712,
-	"llama3_8b":       8_030_261_248,
-	"llama3_70b":      70_553_706_496,
-	"llama3_405b":     405_853_388_800,
-	"qwen3_debug":     5_246_592,
-	"qwen3_0_6b":      596_049_920,
-	"qwen3_1_7b":      1_720_574_976,
-	"qwen3_4b":        4_022_468_096,
-	"qwen3_8b":        8_190_735_360,
-	"qwen3_14b":       14_768_307_200,
-	"qwen3_32b":       32_762_123_264,
-	"qwen3_moe_debug": 8_137_216,
-	"qwen3_30b_a3b":   30_532_122_624,
-	"qwen3_235b_a22b": 235_093_634_560,
+	"llama3_debug":      6_163_712,
+	"llama3_8b":         8_030_261_248,
+	"llama3_8b_v6e_256": 8_030_261_248,
+	"llama3_70b":        70_553_706_496,
+	"llama3_405b":       405_853_388_800,
+	"qwen3_debug":       5_246_592,
+	"qwen3_0_6b":        596_049_920,
+	"qwen3_1_7b":        1_720_574_976,
+	"qwen3_4b":          4_022_468_096,
+	"qwen3_8b":          8_190_735_360,
+	"qwen3_14b":         14_768_307_200,
+	"qwen3_32b":         32_762_123_264,
+	"qwen3_moe_debug":   8_137_216,
+	"qwen3_30b_a3b":     30_532_122_624,
+	"qwen3_235b_a22b":   235_093_634_560,
 }
 
 // Batches and machines of the published runs that recipes name: devices,
 // sequences, length.
 var published = map[string][3]int{
-	"llama3_8b":       {8, 196608 / 8192, 8192},
-	"llama3_70b":      {128, 256, 8192},
-	"llama3_405b":     {512, 1536, 8192},
-	"qwen3_235b_a22b": {2048, 32768, 4096},
+	"llama3_8b":         {8, 196608 / 8192, 8192},
+	"llama3_8b_v6e_256": {256, 8388608 / 8192, 8192},
+	"llama3_70b":        {128, 256, 8192},
+	"llama3_405b":       {512, 1536, 8192},
+	"qwen3_235b_a22b":   {2048, 32768, 4096},
 }
 
 func TestEveryRecipe(t *testing.T) {

@@ -78,7 +78,8 @@ func TestPlanAndSweepPages(t *testing.T) {
 		charts []string
 		says   []string
 	}{
-		{file, []string{"step-parts", "step-collectives", "step-timeline", "memory-device"}, []string{"fits: 20.00 GiB of 31.00 GiB a device", "loop of 32 turns, 1.60 s", "layers.w_up", "v6e:2x4"}},
+		{file, []string{"step-parts", "step-collectives", "step-timeline", "memory-device"}, []string{"fits: 20.00 GiB of 31.00 GiB a device", "loop of 32 turns, 1.60 s", "layers.w_up", "v6e:2x4",
+			"weighed were 84 combinations", "full, offload layer_in", "33.00 GiB, does not fit"}},
 		{resulttest.Sweep(t, filepath.Join(dir, "weak")), []string{"scaling-chips-speed", "scaling-chips-total", "scaling-chips-efficiency", "scaling-chips-mfu-causal", "scaling-chips-mfu-torchtitan", "points-breakdown", "points-memory"},
 			[]string{"weak scaling: the work of a device stays the same", "128: the step does not fit", "98.3%"}},
 		{"qwen3_235b_v7x", []string{"scaling-chips-speed", "scaling-chips-total", "scaling-chips-efficiency", "scaling-chips-mfu-causal"}, []string{"a device is a TensorCore", "94.1%"}},

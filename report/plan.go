@@ -37,6 +37,13 @@ func (b *builder) plan(in *compare.Input, letter string, fold bool) {
 		verdict.List = append(verdict.List, c.String())
 	}
 	b.add(verdict)
+	if c := p.Choices; c != nil {
+		t := Table{Class: "words", Head: plan.ChoiceColumns, Caption: "Sequences: passes × those of a pass. Guessed: the time by the program's own counts. Predicted: by the compiled program."}
+		for _, row := range c.Rows() {
+			t.Rows = append(t.Rows, cells(row...))
+		}
+		b.add(Section{ID: id("choices"), Title: letter + "What it was chosen from", Fold: fold, List: []string{"weighed were " + c.Weighing()}, Tables: []Table{t}})
+	}
 	if q := p.Prediction; q != nil && q.Seconds > 0 {
 		b.add(Section{ID: id("step"), Title: letter + "One step", Fold: fold, Charts: stepCharts(p), Tables: transfers(q)})
 	}
@@ -62,7 +69,7 @@ func fits(m *plan.Memory) string {
 			verdict = "fits, but so narrowly that at the compiler's default effort it may not"
 		}
 		return fmt.Sprintf("%s: %s of %s a device", verdict, human.Size(m.Needed), human.Size(m.Limit))
-	case m.Needed > 0:
+	case m.Needed > m.Limit:
 		return fmt.Sprintf("does not fit: %s take %s of %s a device", m.Why, human.Size(m.Needed), human.Size(m.Limit))
 	}
 	return "does not fit: " + m.Why

@@ -20,6 +20,8 @@ func TestPlanMistakes(t *testing.T) {
 		{[]string{"plan"}, 2, "--config"},
 		{[]string{"plan", "--config", "llama3_8b", "--effort", "O3"}, 2, `--effort "O3" is not known: there are O1, O2, default, quick`},
 		{[]string{"plan", "--config", "llama3_8b", "--quick", "--effort", "O1"}, 2, "--quick is --effort quick"},
+		{[]string{"plan", "--config", "llama3_8b", "--tries", "2"}, 2, "--tries is how many combinations --choose compiles, at least 1"},
+		{[]string{"plan", "--config", "llama3_8b", "--choose", "--tries", "0"}, 2, "at least 1"},
 		{[]string{"plan", "x"}, 2, "no arguments"},
 		{[]string{"plan", "--config", "llama3_8b", "--topology", "v5e:3x3"}, 1, "titan: --topology: v5e slices do not come as v5e:3x3; the nearest valid shape is v5e:2x4\n"},
 		{[]string{"plan", "--config", "llama3_8b", "--topology", "v5:2x4"}, 1, "unknown TPU kind \"v5\""},
@@ -58,4 +60,25 @@ func TestPlanAsJSON(t *testing.T) {
 	require.Contains(t, r.Compile.Cache, "loaded from the compile cache")
 	require.Equal(t, "v5e:2x2", r.Topology)
 	require.Positive(t, r.TokensPerSecond)
+}
+
+// A recipe that computes everything again, with room to spare, is not what is chosen.
+func TestPlanChooses(t *testing.T) {
+	xlatest.TPU(t)
+	t.Setenv("TITAN_COMPILE_CACHE", t.TempDir())
+	code, out, errs := titan(t, "plan", "--config", "llama3_debug", "--topology", "v5e:2x2", "--quick", "--choose", "--tries", "1", "--json", "-",
+		"--set", "training.seq_len=128", "--set", "validation.seq_len=128", "--set", "model.override.n_layers=1",
+		"--set", "training.local_batch_size=1", "--set", "training.global_batch_size=32", "--set", "activation_checkpoint.mode=full")
+	require.Zero(t, code, errs)
+	require.Contains(t, errs, "weighing ")
+	var r plan.Report
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	require.Len(t, r.Choices.Compiled, 2)
+	require.Equal(t, 1, r.Choices.Chosen)
+	best := r.Choices.Compiled[1]
+	require.Equal(t, r.Prediction.Seconds, best.Seconds)
+	require.Less(t, best.Seconds, r.Choices.Compiled[0].Seconds)
+	require.Less(t, best.Passes, 8)
+	require.Equal(t, 32, r.Sequences)
+	require.Contains(t, r.String(), "chosen    --set ")
 }

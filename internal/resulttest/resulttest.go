@@ -152,6 +152,10 @@ func Plan() *plan.Report {
 			Timeline:  &plan.Timeline{Seconds: 2, Compute: []plan.Stretch{{Part: "loop", Seconds: 1.6, Turns: 32, Inside: inside}, {Part: "optimizer", Start: 1.6, Seconds: 0.4}}},
 		},
 		TokensPerSecond: 4096, TokensPerSecondChip: 4096, MFU: plan.ByConvention{Causal: 21.4, Full: 22.3}, Intensity: 300, Ridge: 560, Limit: "communication that nothing hides, 25% of the step", Hint: "a larger local_batch_size",
+		Choices: &plan.Choices{Weighed: 84, Room: 8, Chosen: 1, Compiled: []plan.Choice{
+			{Mesh: "dp_shard=8 (8 devices)", Rows: 1, Passes: 2, Policy: "full", Guess: 2.1, Needed: 33 << 30},
+			{Set: []string{"training.local_batch_size=2"}, Mesh: "dp_shard=8 (8 devices)", Rows: 2, Passes: 1, Policy: "full, offload layer_in", Guess: 1.9, Needed: 20 << 30, Fits: true, Seconds: 2, Exposed: 0.5, TokensPerSecond: 4096, MFU: 21.4},
+		}},
 	}
 }
 
