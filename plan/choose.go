@@ -67,7 +67,8 @@ func (c *Choices) Rows() [][]string {
 			memory = human.Memory(x.Needed)
 			if !x.Fits {
 				memory += ", does not fit"
-			} else if x.Tight {
+			}
+			if x.Tight {
 				memory += ", only just"
 			}
 		}
@@ -246,14 +247,14 @@ func (c *chooser) compile(x Choice, r *configs.Recipe) error {
 	return nil
 }
 
-// betterThan puts what fits before what fits only just before what does not, and
-// then goes by time.
+// betterThan puts what fits before what fits only just, before what only just does
+// not, before what does not, and then goes by time.
 func (x Choice) betterThan(y Choice) bool {
 	if x.Fits != y.Fits {
 		return x.Fits
 	}
 	if x.Tight != y.Tight {
-		return y.Tight
+		return x.Tight != x.Fits
 	}
 	return x.Fits && x.Seconds < y.Seconds
 }

@@ -68,7 +68,7 @@ func TestTight(t *testing.T) {
 	for _, c := range []struct {
 		needed, temporaries int64
 		fits, tight         bool
-	}{{800, 500, true, false}, {900, 500, true, false}, {901, 500, true, true}, {1000, 5, true, true}, {1001, 500, false, false}} {
+	}{{800, 500, true, false}, {900, 500, true, false}, {901, 500, true, true}, {1000, 5, true, true}, {1001, 500, false, true}, {1050, 500, false, true}, {1051, 500, false, false}, {0, 0, false, false}, {900, 500, false, false}} {
 		m := Memory{Limit: 1000, Fits: c.fits, Needed: c.needed, Temporaries: c.temporaries}
 		m.mark()
 		require.Equal(t, c.tight, m.Tight, "%v", c)
@@ -77,6 +77,10 @@ func TestTight(t *testing.T) {
 	m.mark()
 	require.Contains(t, m.String(), "fits, only just: 31.00 GiB of 32.00 GiB")
 	require.Contains(t, (&Report{Memory: m}).String(), "this may not fit")
+	m = Memory{Limit: 32 << 30, Needed: 33 << 30, Temporaries: 20 << 30, Why: "arguments and temporaries"}
+	m.mark()
+	require.Contains(t, m.String(), "DOES NOT FIT, only just: arguments and temporaries take 33.00 GiB of 32.00 GiB")
+	require.Contains(t, (&Report{Memory: m}).String(), "it may fit")
 }
 
 func TestBudgetMissed(t *testing.T) {

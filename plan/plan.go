@@ -86,9 +86,15 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 	switch {
 	case errors.As(err, &oom):
 		out.Memory.overflow(oom)
+		if o.Quick {
+			out.Memory.mark()
+		}
 		return out, nil
 	case errors.As(err, &budget):
 		out.Memory.misses(budget)
+		if o.Quick {
+			out.Memory.mark()
+		}
 		return out, nil
 	}
 	if err != nil {

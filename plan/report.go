@@ -102,8 +102,11 @@ func (r *Report) String() string {
 	for _, a := range r.Memory.Advice {
 		line("advice", "%s, by estimate", a)
 	}
-	if r.Memory.Tight {
+	switch m := &r.Memory; {
+	case m.Tight && m.Fits:
 		line("note", "with little effort the compiler has been seen to need up to a fifth less for temporaries than it does by default: this may not fit")
+	case m.Tight:
+		line("note", "with little effort the compiler has been seen to need more for temporaries than it does by default, and this is less than a tenth of them too much: it may fit")
 	}
 	if r.Prediction != nil {
 		b.WriteString(r.speed())
@@ -128,9 +131,9 @@ func (m *Memory) String() string {
 	}
 	switch {
 	case m.Fits:
-		line("memory", "%s: %s of %s a device, %s to spare", fits(m.Tight), human.Memory(m.Needed), human.Memory(m.Limit), human.Memory(m.Limit-m.Needed))
+		line("memory", "%s: %s of %s a device, %s to spare", verdict(true, m.Tight), human.Memory(m.Needed), human.Memory(m.Limit), human.Memory(m.Limit-m.Needed))
 	case m.Needed > m.Limit:
-		line("memory", "DOES NOT FIT: %s take %s of %s a device, %s too much", m.Why, human.Memory(m.Needed), human.Memory(m.Limit), human.Memory(m.Over()))
+		line("memory", "%s: %s take %s of %s a device, %s too much", strings.Replace(verdict(false, m.Tight), "does not fit", "DOES NOT FIT", 1), m.Why, human.Memory(m.Needed), human.Memory(m.Limit), human.Memory(m.Over()))
 	default:
 		line("memory", "DOES NOT FIT: %s", m.Why)
 	}

@@ -18,7 +18,7 @@ type Change struct {
 	// Needed is what the changed step needs of a device, in bytes; 0 if unknown.
 	Needed int64 `json:"needed"`
 	Fits   bool  `json:"fits"`
-	// Tight: it may not fit at the compiler's default effort; see [Memory].
+	// Tight: it may be otherwise at the compiler's default effort; see [Memory].
 	Tight bool `json:"tight,omitempty"`
 	// Estimated says that Needed is an estimate, far above the limit: the change was
 	// not compiled.
@@ -31,11 +31,11 @@ func (c Change) String() string {
 	s := strings.Join(c.Set, " ")
 	switch {
 	case c.Fits:
-		return fmt.Sprintf("%s: %s, %s a device, %s tokens/s predicted", s, fits(c.Tight), human.Memory(c.Needed), human.Count(c.TokensPerSecond))
+		return fmt.Sprintf("%s: %s, %s a device, %s tokens/s predicted", s, verdict(true, c.Tight), human.Memory(c.Needed), human.Count(c.TokensPerSecond))
 	case c.Estimated:
 		return fmt.Sprintf("%s: does not fit, %s a device by estimate", s, human.Memory(c.Needed))
 	case c.Needed > 0:
-		return fmt.Sprintf("%s: does not fit, %s a device", s, human.Memory(c.Needed))
+		return fmt.Sprintf("%s: %s, %s a device", s, verdict(false, c.Tight), human.Memory(c.Needed))
 	}
 	return s + ": does not fit"
 }

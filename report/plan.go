@@ -70,7 +70,11 @@ func fits(m *plan.Memory) string {
 		}
 		return fmt.Sprintf("%s: %s of %s a device", verdict, human.Size(m.Needed), human.Size(m.Limit))
 	case m.Needed > m.Limit:
-		return fmt.Sprintf("does not fit: %s take %s of %s a device", m.Why, human.Size(m.Needed), human.Size(m.Limit))
+		verdict := "does not fit"
+		if m.Tight {
+			verdict += ", but so narrowly that at the compiler's default effort it may"
+		}
+		return fmt.Sprintf("%s: %s take %s of %s a device", verdict, m.Why, human.Size(m.Needed), human.Size(m.Limit))
 	}
 	return "does not fit: " + m.Why
 }
