@@ -99,9 +99,11 @@ func TestLimits(t *testing.T) {
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 1, ' ', 0)
 	fmt.Fprintln(w, "| recipe\t| topology\t| set\t| arguments\t| counted\t| quick\t| default\t| of limit\t| quick\t| default\t|")
-	row := func(c limitCase, set string, counted int64, q, f *Memory) {
-		fmt.Fprintf(w, "| %s\t| %s\t| %s\t| %s\t| %s\t| %s\t| %s\t| %.1f%%\t| %s\t| %s\t|\n", c.recipe, c.topology, set, human.Memory(f.Arguments), human.Memory(counted), human.Memory(q.Temporaries), human.Memory(f.Temporaries),
+	row := func(t *testing.T, c limitCase, set string, counted int64, q, f *Memory) {
+		line := fmt.Sprintf("| %s\t| %s\t| %s\t| %s\t| %s\t| %s\t| %s\t| %.1f%%\t| %s\t| %s\t|", c.recipe, c.topology, set, human.Memory(f.Arguments), human.Memory(counted), human.Memory(q.Temporaries), human.Memory(f.Temporaries),
 			100*float64(f.Needed)/float64(f.Limit), verdict(q.Fits, q.Tight), verdict(f.Fits, f.Tight))
+		t.Log(line)
+		fmt.Fprintln(w, line)
 	}
 	t.Cleanup(func() {
 		_ = w.Flush() // a strings.Builder takes everything
@@ -111,7 +113,7 @@ func TestLimits(t *testing.T) {
 		t.Run(strings.Join(append([]string{c.recipe, c.topology}, c.set...), " "), func(t *testing.T) {
 			s := c.traced(t)
 			full, quick := memoryOf(t, plugin, s, s.step, 0), memoryOf(t, plugin, s, s.step, pjrt.LevelO0)
-			row(c, strings.Join(c.set, " "), s.counted(), quick, full)
+			row(t, c, strings.Join(c.set, " "), s.counted(), quick, full)
 			require.Equal(t, c.fits, full.Fits)
 			agrees(t, quick, full)
 		})
@@ -136,7 +138,7 @@ func TestLimits(t *testing.T) {
 		t.Log(strings.Join(fit.Lines(), "\n"))
 		count := func(trial train.RematTrial) int64 { return trial.Estimate - trial.State }
 		full, quick := compiled[fit.Program], memoryOf(t, plugin, s, fit.Program, pjrt.LevelO0)
-		row(c, "chosen: "+fit.Chosen.Policy.String(), count(fit.Chosen), quick, full)
+		row(t, c, "chosen: "+fit.Chosen.Policy.String(), count(fit.Chosen), quick, full)
 		require.True(t, full.Fits)
 		require.True(t, quick.Fits || quick.Tight)
 		// The next policy that computes less again.
@@ -152,7 +154,7 @@ func TestLimits(t *testing.T) {
 		step, err := train.BuildStep(o)
 		require.NoError(t, err)
 		full, quick = memoryOf(t, plugin, s, step, 0), memoryOf(t, plugin, s, step, pjrt.LevelO0)
-		row(c, "not chosen: "+next.Policy.String(), count(*next), quick, full)
+		row(t, c, "not chosen: "+next.Policy.String(), count(*next), quick, full)
 		require.False(t, full.Fits, "%v computes less again and fits", next.Policy)
 		require.True(t, !quick.Fits || quick.Tight)
 	})
