@@ -80,7 +80,7 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 	}
 	o.Log("compiling for %v, %s", s.topology, human.Counted(s.mesh.Size(), "device"))
 	ahead, outcome, err := s.fit(t, o, out)
-	out.Compile = Compilation{Trace: s.traced.Seconds(), Seconds: outcome.CompileTime.Seconds(), Cache: outcome.String(), Key: outcome.Key}
+	out.Compile = Compilation{Trace: s.traced.Seconds(), Seconds: outcome.CompileTime.Seconds(), Cache: outcome.String(), Key: outcome.Key, ProgramBytes: len(s.step.Module.StableHLO())}
 	var oom *pjrt.OutOfMemory
 	var budget *train.BudgetError
 	switch {
@@ -100,7 +100,7 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan: compiling for %v: %w", s.topology, err)
 	}
-	out.Compile.CodeBytes = ahead.CodeBytes
+	out.Compile.CodeBytes, out.Compile.CPU = ahead.CodeBytes, ahead.CPUTime.Seconds()
 	if outcome.Hit {
 		out.Compile.Seconds = ahead.CompileTime.Seconds()
 	}

@@ -27,6 +27,11 @@ type Prediction struct {
 	Flops float64 `json:"contraction_flops"`
 	// MemoryBytes go to and from the device's memory in a step.
 	MemoryBytes float64 `json:"memory_bytes"`
+	// Cycles is what the compiler estimates for all instructions that a device executes
+	// in a step; it says nothing of tile kernels, which by their prices take
+	// KernelCycles, nor of collectives.
+	Cycles       float64 `json:"estimated_cycles"`
+	KernelCycles float64 `json:"kernel_cycles"`
 	// Estimated is the part of the time that the compiler gave no cycles for, kernels
 	// without; Kernels that of tile kernels.
 	Estimated float64 `json:"estimated_seconds"`
@@ -95,7 +100,7 @@ func Predict(m *hlo.Module, o PredictOptions) (*Prediction, error) {
 			t.parts[Bubble] += waste
 		}
 	}
-	p := &Prediction{Basis: basis, Seconds: t.seconds(), Flops: sum(t.flops[:]), MemoryBytes: t.memory, Estimated: t.estimated, Kernels: t.kernels, HostBytes: t.hostBytes, GuessedLoops: t.loops}
+	p := &Prediction{Basis: basis, Seconds: t.seconds(), Flops: sum(t.flops[:]), MemoryBytes: t.memory, Estimated: t.estimated, Kernels: t.kernels, Cycles: t.cycles, KernelCycles: t.kernels * mc.clock, HostBytes: t.hostBytes, GuessedLoops: t.loops}
 	for k, s := range t.parts {
 		if s > 0 {
 			p.Parts = append(p.Parts, Share{Part(k).String(), s, t.flops[k], Part(k)})

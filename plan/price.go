@@ -26,8 +26,11 @@ func (w *walker) time(i *hlo.Instruction, b *block) float64 {
 	fl, bytes := flops(i, 0), w.traffic.bytes(i)
 	w.out.flops[partOf(i)] += fl * b.times
 	w.out.memory += bytes * b.times
-	if n, ok := i.EstimatedCycles(); ok && w.basis == Cycles && n >= 0 && n < maxCycles {
-		return float64(n) / m.clock
+	if n, ok := i.EstimatedCycles(); ok && n >= 0 && n < maxCycles {
+		w.out.cycles += float64(n) * b.times
+		if w.basis == Cycles {
+			return float64(n) / m.clock
+		}
 	}
 	if i.FusionKind == "kCustom" && len(w.ends[i]) > 0 {
 		return 0 // waits only

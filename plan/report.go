@@ -64,13 +64,20 @@ type ByConvention struct {
 	Full   float64 `json:"full"`
 }
 
-// Compilation says what compiling took, in seconds.
+// Compilation says what compiling took, in seconds, and the sizes of the programs.
 type Compilation struct {
-	Trace     float64 `json:"trace_seconds"`
-	Seconds   float64 `json:"seconds"`
-	Cache     string  `json:"cache"`
-	Key       string  `json:"key,omitempty"`
-	CodeBytes int64   `json:"code_bytes,omitempty"`
+	// Trace is the time from the recipe to the program, Seconds that of the compiler
+	// and CPU what it used of all processors: of one that is in the compile cache,
+	// when it was compiled.
+	Trace   float64 `json:"trace_seconds"`
+	Seconds float64 `json:"seconds"`
+	CPU     float64 `json:"cpu_seconds,omitempty"`
+	Cache   string  `json:"cache"`
+	Key     string  `json:"key,omitempty"`
+	// ProgramBytes is the size of the StableHLO as text, CodeBytes that of the
+	// compiled program.
+	ProgramBytes int   `json:"program_bytes,omitempty"`
+	CodeBytes    int64 `json:"code_bytes,omitempty"`
 }
 
 // String is the report as a table for people.

@@ -63,6 +63,7 @@ type timing struct {
 	calls     map[string]*KernelCalls
 	unpriced  map[string]bool // kernels that have code and no price by it, and why
 	estimated float64         // seconds of instructions without cycles
+	cycles    float64         // that the compiler estimates
 	loops     []string
 	hostBytes float64
 	memory    float64 // bytes to and from the device's memory

@@ -82,6 +82,10 @@ func TestLoopsMultiply(t *testing.T) {
 	require.Equal(t, 7.0*(2<<20)*15/16, n.Wire)
 	require.InEpsilon(t, n.Seconds, n.Exposed, 1e-9, "nothing hides it")
 	require.Empty(t, out.loops)
+	require.Equal(t, 500+7*1000.0, out.cycles)
+	rough := s.predict(t, Roofline)
+	require.Equal(t, out.cycles, rough.cycles, "they are counted whatever the time is taken from")
+	require.NotEqual(t, out.parts[Other], rough.parts[Other])
 }
 
 // A loop of unknown length in a loop of 9 turns 5 times on the mean.

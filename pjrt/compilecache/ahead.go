@@ -16,8 +16,9 @@ type Ahead struct {
 	Memory pjrt.MemoryStats
 	// HLO is the compiled module, for package hlo.
 	HLO []byte
-	// CompileTime is what compiling took, when it was done.
-	CompileTime time.Duration
+	// CompileTime is what compiling took, when it was done, CPUTime the processor time
+	// of all threads of the process meanwhile (0: not known).
+	CompileTime, CPUTime time.Duration
 	// CodeBytes is the size of the serialized program.
 	CodeBytes int64
 }
@@ -42,14 +43,14 @@ func (c *Cache) CompileFor(t *pjrt.Topology, code, located []byte, o pjrt.Compil
 			return a, out, nil
 		}
 	}
-	start := time.Now()
+	start, cpu := time.Now(), cpuTime()
 	exe, err := t.Compile(located, o)
-	out.CompileTime = time.Since(start)
+	out.CompileTime, cpu = time.Since(start), cpuTime()-cpu
 	if err != nil {
 		return nil, out, err
 	}
 	defer exe.Close()
-	a := &Ahead{CompileTime: out.CompileTime}
+	a := &Ahead{CompileTime: out.CompileTime, CPUTime: cpu}
 	if a.Memory, err = exe.MemoryStats(); err != nil {
 		return nil, out, err
 	}
