@@ -69,7 +69,7 @@ func (m machine) hostLimit() int64 {
 const quickMisses = 0.2
 
 // quickExceeds is by how much temporaries were smaller at the default effort, at
-// most: 5% (docs/results/memory.md), and as much again for what was not tried.
+// most: 7% (docs/results/memory.md), with something added for what was not tried.
 const quickExceeds = 0.1
 
 // mark marks what fits, or does not, only just, of a program compiled with little
