@@ -23,6 +23,11 @@ func (w *walker) collective(c hlo.Collective, times float64) (float64, *Transfer
 	}
 	t := collective{c.Kind(), max(bytes, operands), route}
 	seconds := w.machine.seconds(t)
+	if s, ok := c.Op.Strategy(); ok && w.mesh != nil {
+		if by, ok := w.machine.byRings(t, s, w.mesh); ok {
+			seconds = by
+		}
+	}
 	kind := t.kind
 	if kind == "all-reduce" && strings.HasSuffix(c.Op.Metadata.OpName, "/all_gather") {
 		kind = "all-reduce, to gather" // of arrays that are zero elsewhere

@@ -88,7 +88,7 @@ func Predict(m *hlo.Module, o PredictOptions) (*Prediction, error) {
 		basis = Roofline
 	}
 	w := newWalker(m, mc, basis, newGroups(o.Mesh).of)
-	w.code = o.Code
+	w.code, w.mesh = o.Code, o.Mesh
 	if m.Entry != nil {
 		w.run(m.Entry, 1, 1)
 	}

@@ -44,6 +44,7 @@ type walker struct {
 	machine machine
 	basis   Basis
 	routes  func(op *hlo.Instruction) (axes []string, r mesh.Route)
+	mesh    *mesh.Mesh // with placed devices; nil: collectives take the best way there is
 
 	begins, whole, ends map[*hlo.Instruction][]hlo.Collective
 	code                map[*hlo.Instruction]llo.Grid
