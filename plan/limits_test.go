@@ -34,6 +34,7 @@ var limitCases = []limitCase{
 	{"qwen3_0_6b", "v6e:2x4", kept(4, 24), false},
 	{"qwen3_0_6b", "v5p:2x2x1", kept(8, 35), true},
 	{"qwen3_0_6b", "v5p:2x2x1", kept(8, 36), true},
+	{"qwen3_0_6b", "v5p:2x2x1", kept(8, 38), false},
 	{"qwen3_30b_a3b", "tpu7x:2x2x1", kept(3, 44), true},
 }
 
