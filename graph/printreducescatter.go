@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// sublanes are the rows of a tile of the TPU's memory.
+// sublanes are the rows of a tile of f32 in the TPU's memory.
 const sublanes = 8
 
 // reduceScatter writes a reduce-scatter, of 3 dimensions along the first of them

@@ -111,7 +111,7 @@ const (
 	mostSplit   = 8  // of tp, cp and ep
 	mostRows    = 64 // sequences at a time
 	mostShapes  = 12 // meshes and batches that are weighed under all policies
-	mostOnAMesh = 2  // compiled steps of one mesh
+	mostOnAMesh = 2  // compiled steps of one mesh before those of others
 )
 
 // Choose plans the mesh, the batch of a pass and the policy of activation
@@ -119,9 +119,9 @@ const (
 // it compiles: the recipe as it is and up to tries others. Model, topology,
 // sequences of a step and all else stay as they are.
 //
-// All combinations of degrees that are possible are traced and put in order by the
-// program's own counts (see guess); the best are compiled, and each corrects the
-// count of memory of the others. If none fits, the report is about the recipe as it
+// Combinations of mesh and batch are traced under the policies that keep least, the
+// best of them under all, and put in order by the program's own counts (see guess);
+// the first are compiled, and each corrects the count of memory of the others. If none fits, the report is about the recipe as it
 // is. load gives the recipe with further keys set.
 func Choose(ctx context.Context, o Options, tries int, load func(set ...string) (*configs.Recipe, error)) (*Report, error) {
 	return choose(ctx, o, tries, load, Make)
@@ -140,6 +140,13 @@ func choose(ctx context.Context, o Options, tries int, load func(set ...string) 
 	if c.machine, err = newMachine(own.topology.Kind); err != nil {
 		return nil, err
 	}
+	if remat := own.recipe.ActivationCheckpoint; remat.Mode == decoder.RematBudget {
+		b, err := remat.Budget()
+		if err != nil {
+			return nil, err
+		}
+		c.budget = &b
+	}
 	// The recipe as it is comes first: it says how wrong the program's own count of
 	// memory is, and what there is to gain.
 	asIs, err := c.weighed(own, nil)
@@ -153,7 +160,6 @@ func choose(ctx context.Context, o Options, tries int, load func(set ...string) 
 	if err != nil {
 		return nil, err
 	}
-	c.out.Weighed = len(all)
 	for _, x := range all {
 		if c.room(x) {
 			c.out.Room++
@@ -163,7 +169,9 @@ func choose(ctx context.Context, o Options, tries int, load func(set ...string) 
 	for range tries {
 		k := slices.IndexFunc(all, func(x Choice) bool { return c.room(x) && c.onMesh[x.Mesh] < mostOnAMesh })
 		if k < 0 {
-			break
+			if k = slices.IndexFunc(all, c.room); k < 0 {
+				break
+			}
 		}
 		x := all[k]
 		all = slices.Delete(all, k, k+1)
@@ -188,8 +196,9 @@ type chooser struct {
 	plan      func(context.Context, Options) (*Report, error)
 	machine   machine
 	devices   int
-	sequences int   // of a step
-	limit     int64 // of a device's memory
+	sequences int                   // of a step
+	limit     int64                 // of a device's memory
+	budget    *decoder.MemoryBudget // of the recipe, nil if it has none
 	// ratio is what compiled steps need besides arguments, by what was counted.
 	ratio  float64
 	onMesh map[string]int // compiled steps that fit
@@ -231,9 +240,14 @@ func (c *chooser) compile(x Choice, r *configs.Recipe) error {
 		return err
 	}
 	x.take(got)
-	c.limit = got.Memory.Limit
 	// Within a memory budget what was counted is not what was compiled.
 	budget := r.ActivationCheckpoint.Mode == decoder.RematBudget
+	if c.limit = got.Memory.Limit; c.budget != nil && (!budget || got.Memory.Fits) { // what does not fit says the budget itself
+		c.limit = min(c.limit, c.budget.Of(c.limit))
+	}
+	if x.Fits && x.Needed > c.limit {
+		x.Fits, x.Tight = false, false
+	}
 	if n := got.Memory.Needed - got.Memory.Arguments; n > 0 && x.counted > 0 && !budget {
 		c.ratio = float64(n) / float64(x.counted)
 	}
@@ -241,7 +255,7 @@ func (c *chooser) compile(x Choice, r *configs.Recipe) error {
 		c.onMesh[x.Mesh]++
 	}
 	c.out.Compiled = append(c.out.Compiled, x)
-	if c.best == nil || x.betterThan(c.out.Compiled[c.out.Chosen]) {
+	if c.best == nil || x.Fits && x.betterThan(c.out.Compiled[c.out.Chosen]) {
 		c.best, c.out.Chosen = got, len(c.out.Compiled)-1
 	}
 	return nil
@@ -295,6 +309,7 @@ func (c *chooser) candidates() ([]Choice, error) {
 		if first, err = c.trace(shapes, least); err != nil {
 			return nil, err
 		}
+		c.out.Weighed = len(first)
 		if slices.ContainsFunc(first, c.room) {
 			break
 		}
@@ -306,7 +321,12 @@ func (c *chooser) candidates() ([]Choice, error) {
 			best = append(best, x.shape)
 		}
 	}
-	return c.trace(best, every)
+	if len(best) == 0 {
+		return nil, nil
+	}
+	all, err := c.trace(best, every)
+	c.out.Weighed = len(all)
+	return all, err
 }
 
 // trace traces all shapes under all policies; what is not possible for other reasons,
@@ -318,8 +338,16 @@ func (c *chooser) trace(shapes, policies [][]string) ([]Choice, error) {
 		mu      sync.Mutex
 		out     []Choice
 		problem error
+		refused error // the first
 		workers sync.WaitGroup
 	)
+	refuse := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if refused == nil {
+			refused = err
+		}
+	}
 	for range runtime.GOMAXPROCS(0) {
 		workers.Add(1)
 		go func() {
@@ -328,10 +356,12 @@ func (c *chooser) trace(shapes, policies [][]string) ([]Choice, error) {
 				set := slices.Concat(j.shape, j.policy)
 				r, err := c.load(set...)
 				if err != nil {
+					refuse(err)
 					continue
 				}
 				s, err := build(r)
 				if err != nil {
+					refuse(err)
 					continue
 				}
 				x, err := c.weighed(s, set)
@@ -355,6 +385,9 @@ func (c *chooser) trace(shapes, policies [][]string) ([]Choice, error) {
 	workers.Wait()
 	if err := cmp.Or(problem, c.ctx.Err()); err != nil {
 		return nil, err
+	}
+	if len(out) == 0 && refused != nil {
+		return nil, fmt.Errorf("plan: there is nothing to choose from; of one combination: %w", refused)
 	}
 	// The order does not depend on which was traced first.
 	slices.SortFunc(out, func(a, b Choice) int {

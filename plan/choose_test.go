@@ -88,6 +88,28 @@ func TestChooseLearns(t *testing.T) {
 	require.Less(t, out.Choices.Room, out.Choices.Weighed)
 }
 
+// Where there is one mesh only, all tries are on it.
+func TestChooseOnOneMesh(t *testing.T) {
+	_, compiled := choosing(t, 3, 1, 1<<40, debugRecipe(t, "mesh.topology=v5e:1x1", "training.local_batch_size=4", "activation_checkpoint.mode=full"))
+	require.Len(t, compiled, 3)
+}
+
+// A memory budget holds for what is chosen, too.
+func TestChooseWithinBudget(t *testing.T) {
+	r, err := debugRecipe(t, "training.local_batch_size=4", "training.seq_len=512", "activation_checkpoint.mode=full")()
+	require.NoError(t, err)
+	s, err := build(r)
+	require.NoError(t, err)
+	budget := s.arguments + s.counted() + 1<<20
+	load := debugRecipe(t, "training.local_batch_size=4", "training.seq_len=512", "activation_checkpoint.mode=memory_budget", fmt.Sprintf("activation_checkpoint.memory_budget=%dKiB", budget>>10))
+	out, compiled := choosing(t, 3, 1, 1<<40, load)
+	require.NotEmpty(t, compiled)
+	for _, x := range out.Choices.Compiled[1:] {
+		require.True(t, x.Fits)
+		require.LessOrEqual(t, x.Needed, budget, "%v", out.Choices)
+	}
+}
+
 // If nothing fits, the report is about the recipe as it is, and says so.
 func TestChooseNothing(t *testing.T) {
 	out, compiled := choosing(t, 3, 1, 1<<20, debugRecipe(t, "training.local_batch_size=2"))

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"titan/graph"
+	"titan/mesh"
 	"titan/parallel"
 )
 
@@ -31,6 +32,7 @@ const unfused, open = 0.1, 0.2
 func (s *traced) guess(mc machine) (guess, error) {
 	c, f := s.step.Module.Cost(), s.step.Module.Footprint()
 	var computes, beside, waits float64
+	routes := map[string]mesh.Route{}
 	for _, op := range c.Ops {
 		flops, moved := op.Device.Flops/mc.peak, op.Device.Bytes/mc.hbm
 		switch op.Class {
@@ -50,9 +52,14 @@ func (s *traced) guess(mc machine) (guess, error) {
 			if x.Count <= 0 || len(x.Axes) == 0 {
 				continue
 			}
-			r, err := s.mesh.RouteOver(x.Axes...)
-			if err != nil {
-				return guess{}, err
+			axes := strings.Join(x.Axes, ",")
+			r, ok := routes[axes]
+			if !ok {
+				var err error
+				if r, err = s.mesh.RouteOver(x.Axes...); err != nil {
+					return guess{}, err
+				}
+				routes[axes] = r
 			}
 			t := x.Count * mc.seconds(collective{kind: strings.ReplaceAll(x.Kind, "_", "-"), bytes: x.Bytes / x.Count, route: r})
 			if hides(x) {
@@ -67,10 +74,12 @@ func (s *traced) guess(mc machine) (guess, error) {
 	return guess{seconds: computes + waits, waits: waits, memory: f.InUse() - f.Arguments, host: f.Host}, nil
 }
 
-// hides tells whether a collective goes on beside the computation.
+// hides tells whether a collective goes on beside the computation: those of FSDP, over
+// whatever axes parameters are shared out, and rings. Of one over cp alone it cannot be
+// told whether it gathers parameters or keys and values, for which devices wait.
 func hides(c graph.CollectiveCost) bool {
-	if c.Kind == "collective_permute" {
-		return !slices.Contains(c.Axes, parallel.AxisPipeline)
+	if slices.Contains(c.Axes, parallel.AxisTensor) || slices.Contains(c.Axes, parallel.AxisPipeline) || c.Kind == "all_to_all" {
+		return false
 	}
-	return slices.Contains(c.Axes, parallel.AxisShard) || slices.Contains(c.Axes, parallel.AxisReplicate)
+	return c.Kind == "collective_permute" || !slices.Equal(c.Axes, []string{parallel.AxisContext})
 }

@@ -129,11 +129,11 @@ func (s *traced) inputs() []Buffer {
 func (m *Memory) compiled(s pjrt.MemoryStats, t *traced, program *hlo.Module) {
 	m.Arguments, m.Outputs, m.Aliased, m.Temporaries, m.Code = s.Args, s.Outputs, s.Alias, s.Temp, s.Code
 	m.Host = s.HostArgs + s.HostOutputs - s.HostAlias + s.HostTemp
-	m.Needed, m.Peak = s.Needed(), s.Peak-m.Host
+	m.Needed, m.Peak = s.Needed(), max(0, s.Peak-m.Host)
 	if m.Fits = m.Needed <= m.Limit; !m.Fits {
 		m.Why = "arguments and temporaries"
 	}
-	if m.HostLimit > 0 && m.Host > m.HostLimit {
+	if m.Fits && m.HostLimit > 0 && m.Host > m.HostLimit {
 		m.Why, m.Fits = fmt.Sprintf("what activation_checkpoint.offload names takes %s of the host's memory for each device, of which %s can be had", human.Memory(m.Host), human.Memory(m.HostLimit)), false
 	}
 	inputs := t.inputs()

@@ -30,6 +30,8 @@ func (m machine) byRings(c collective, s hlo.Strategy, devices *mesh.Mesh) (floa
 		hops, load, ok = winding(c, s, devices)
 	} else {
 		hops, load, ok = alongSides(c, s)
+		// Groups of the other devices of the same chips share their links.
+		load *= float64(max(1, m.chip.Devices)) / float64(max(1, c.route.Cores))
 	}
 	if !ok {
 		return 0, false

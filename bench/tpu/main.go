@@ -104,7 +104,9 @@ func (c testCase) plan(titan, out string) (result, error) {
 		return r, err
 	}
 	last := ""
-	for lines := bufio.NewScanner(said); lines.Scan(); {
+	lines := bufio.NewScanner(said)
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
 		if last = lines.Text(); r.before == 0 && strings.HasPrefix(last, "compiling for ") {
 			r.before = time.Since(start)
 		}

@@ -115,6 +115,9 @@ func runPlan(c *cobra.Command, flags *planFlags) error {
 	if err := required(c, "config"); err != nil {
 		return err
 	}
+	if c.Flags().Changed("tries") && (flags.tries < 1 || !flags.choose) {
+		return usageError{errors.New("--tries is how many combinations --choose compiles, at least 1")}
+	}
 	if flags.topology != "" {
 		if _, err := mesh.ParseTopology(flags.topology); err != nil {
 			return fmt.Errorf("--topology: %s", strings.TrimPrefix(err.Error(), "mesh: "))
@@ -137,9 +140,6 @@ func runPlan(c *cobra.Command, flags *planFlags) error {
 	if flags.again {
 		o.Cache = nil
 	}
-	if c.Flags().Changed("tries") && (flags.tries < 1 || !flags.choose) {
-		return usageError{fmt.Errorf("--tries is how many combinations --choose compiles, at least 1")}
-	}
 	var report *plan.Report
 	if flags.choose {
 		report, err = plan.Choose(c.Context(), o, flags.tries, load)
@@ -149,7 +149,7 @@ func runPlan(c *cobra.Command, flags *planFlags) error {
 	if err != nil {
 		return err
 	}
-	if !report.Memory.Fits && !flags.noSearch && !flags.choose {
+	if !report.Memory.Fits && !flags.noSearch {
 		if report.Changes, err = plan.Search(c.Context(), o, report, load); err != nil {
 			return err
 		}

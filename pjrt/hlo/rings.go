@@ -21,8 +21,6 @@ type Ring struct {
 	// Devices is how many are in the ring, 0 where the compiler does not say: all
 	// along the side.
 	Devices int
-	// Partner says that the devices of a chip exchange their parts beside the ring.
-	Partner bool
 }
 
 // Strategy is how the compiler for TPU lets the sparse cores carry out a collective.
@@ -66,7 +64,6 @@ type offload struct {
 				Devices string `json:"core_count"` // int64, as protobuf writes it
 				Side    string `json:"ring_dim"`
 				Listed  string `json:"explicit_strategy_ring_dim"` // the side, if neighbours are listed
-				Partner bool   `json:"partner_transfers_outside_the_ring"`
 			} `json:"phase_rings"`
 		} `json:"color_strategies"`
 	} `json:"ici_strategy_config"`
@@ -85,7 +82,7 @@ func (o *offload) strategy() (s Strategy, ok bool) {
 	for _, color := range o.Rings.Colors {
 		var phases []Ring
 		for _, p := range color.Phases {
-			r := Ring{Side: -1, Partner: p.Partner}
+			r := Ring{Side: -1}
 			switch p.Type {
 			case unidirectional + "CW":
 			case unidirectional + "CCW":
@@ -102,7 +99,7 @@ func (o *offload) strategy() (s Strategy, ok bool) {
 			}
 			if name, found := strings.CutPrefix(p.Side+p.Listed, sideOf); found {
 				letter, kind, _ := strings.Cut(name, "_")
-				if r.Side = strings.Index("XYZ", letter); r.Side < 0 || letter == "" {
+				if r.Side = strings.Index("XYZ", letter); r.Side < 0 || len(letter) != 1 {
 					return Strategy{}, false
 				}
 				r.Torus = kind == "TORUS"
@@ -115,6 +112,9 @@ func (o *offload) strategy() (s Strategy, ok bool) {
 			return Strategy{}, false
 		}
 		s.Colors = append(s.Colors, phases)
+	}
+	if len(s.Colors) == 0 {
+		return Strategy{}, false
 	}
 	if len(s.Colors[0]) > 1 {
 		return s, winding == 0
