@@ -79,7 +79,8 @@ func agrees(t *testing.T, quick, full *Memory) {
 }
 
 // Around the limit, what a plan with little effort says of memory agrees with the
-// compiler's account at the effort with which devices run, or is marked. With TITAN_LONG; prints the table of docs/results/memory.md.
+// compiler's account at the effort with which devices run, or is marked. With
+// TITAN_LONG; prints the table of docs/results/memory.md.
 func TestLimits(t *testing.T) {
 	if os.Getenv("TITAN_LONG") == "" {
 		t.Skip("with TITAN_LONG=1: some seconds of the compiler for each of the recipes, twice")
