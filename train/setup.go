@@ -60,7 +60,10 @@ func modelOptions(r *configs.Recipe, model *decoder.Config, p Platform, m *mesh.
 		o.Float8InBF16 = true // which it multiplies more than twice as fast
 		o.Attention.Rows = 16
 	}
-	o.RopeProduct = p.Chip != nil
+	if p.Chip != nil {
+		o.RopeProduct = true
+		o.Attention.Block = plainBlock(local*max(1, model.Heads/along(parallel.AxisTensor)), tokens)
+	}
 	useKernels(&o, r.Kernels, p)
 	return o
 }
@@ -79,6 +82,19 @@ func lossChunks(rows, S, vocab int, p Platform) int {
 		n *= 2
 	}
 	return n
+}
+
+// plainBlock is the number of queries and keys that attention without tile kernels
+// treats at once on a TPU, for so many heads and S tokens: a quarter of S, if scores,
+// in f32, take 256 MiB at most. The compiler takes as long for small blocks as for
+// large ones, and matrix units work worse with them.
+func plainBlock(heads, S int) int {
+	const most, lanes = 256 << 20, 128
+	block := (S/4 + lanes - 1) / lanes * lanes
+	for block > lanes && 4*heads*block*S > most {
+		block = (block/2 + lanes - 1) / lanes * lanes
+	}
+	return max(block, lanes)
 }
 
 // describe lists, for the log, what is about to be trained and where it lies.

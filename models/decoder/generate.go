@@ -77,7 +77,7 @@ func (m *Model) Extend(b *graph.Builder, params map[string]*graph.Value, caches 
 	m = m.withoutDrops()
 	T := next.Tokens.Dim(1)
 	positions := graph.Add(b.Iota(graph.T(dtype.S32, T), 0), next.Start)
-	turn := m.Config.newRope(b, positions)
+	turn := m.Config.newRope(b, positions, false)
 	x := m.embed(next.Tokens, params["embed"])
 	for i := range m.Config.Layers {
 		w := weights{}

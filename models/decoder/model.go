@@ -124,8 +124,7 @@ func (m *Model) Stage(b *graph.Builder, params map[string]*graph.Value, f Flow, 
 		}
 		segments = m.part(segments)
 	}
-	turn := m.Config.newRope(b, m.part(positions))
-	turn.product = m.Options.RopeProduct
+	turn := m.Config.newRope(b, m.part(positions), m.Options.RopeProduct)
 	parts := layerParts{
 		turn:    turn,
 		attend:  func(q, k, v *graph.Value) *graph.Value { return m.attend(q, k, v, segments, tiled) },

@@ -43,11 +43,14 @@ func (s *RopeScaling) scale(f float64) float64 {
 // and sines with the sign that the rotation gives the first half.
 type rope struct {
 	cos, sin *graph.Value
-	product  bool // Options.RopeProduct
+	// swap is the matrix bf16 [h, h] that exchanges the halves of rows; nil: they are
+	// not exchanged by a product.
+	swap *graph.Value
 }
 
-// newRope makes the tables for s32 positions [B, S] or [S].
-func (c *Config) newRope(b *graph.Builder, positions *graph.Value) rope {
+// newRope makes the tables for s32 positions [B, S] or [S]; by product as
+// Options.RopeProduct.
+func (c *Config) newRope(b *graph.Builder, positions *graph.Value, product bool) rope {
 	f := c.frequencies()
 	signed := make([]float32, 0, c.HeadDim)
 	for range f {
@@ -66,28 +69,39 @@ func (c *Config) newRope(b *graph.Builder, positions *graph.Value) rope {
 	// Behind a barrier: compilers would compute the sines again for every head of
 	// every layer.
 	tables := graph.Barrier(graph.Cos(angle), graph.Mul(graph.Sin(angle), sign))
-	return rope{cos: tables[0], sin: tables[1]}
+	r := rope{cos: tables[0], sin: tables[1]}
+	if product {
+		r.swap = graph.Barrier(swapMatrix(b, c.HeadDim))[0]
+	}
+	return r
 }
 
 // apply turns the pairs (x[i], x[i+h/2]) of x [B, S, H, h] by their angles.
 func (r rope) apply(x *graph.Value) *graph.Value {
-	if !r.product || x.DType() != dtype.BF16 { // a product of f32 may be rounded
-		return r.turned(x, exchangeHalves)
+	if r.swap == nil || x.DType() != dtype.BF16 { // a product of f32 may be rounded
+		r.swap = nil
+		return r.turned(x)
 	}
 	// What is turned back is turned by the angle's opposite.
-	return graph.CustomVJP([]*graph.Value{x, r.cos, r.sin},
+	return graph.CustomVJP([]*graph.Value{x, r.cos, r.sin, r.swap},
 		func(args []*graph.Value) (outs, residuals []*graph.Value) {
-			return []*graph.Value{rope{cos: args[1], sin: args[2]}.turned(args[0], exchangeByProduct)}, args[1:]
+			return []*graph.Value{rope{args[1], args[2], args[3]}.turned(args[0])}, args[1:]
 		},
 		func(res, cts []*graph.Value) []*graph.Value {
-			back := rope{cos: res[0], sin: graph.Neg(res[1])}
-			return []*graph.Value{back.turned(cts[0], exchangeByProduct), nil, nil}
+			back := rope{res[0], graph.Neg(res[1]), res[2]}
+			return []*graph.Value{back.turned(cts[0]), nil, nil, nil}
 		})[0]
 }
 
-func (r rope) turned(x *graph.Value, exchange func(x *graph.Value) *graph.Value) *graph.Value {
+func (r rope) turned(x *graph.Value) *graph.Value {
+	var exchanged *graph.Value
+	if r.swap != nil {
+		exchanged = exchangeByProduct(x, r.swap)
+	} else {
+		exchanged = exchangeHalves(x)
+	}
 	straight := graph.Mul(graph.Convert(x, dtype.F32), r.cos)
-	return graph.Convert(graph.Add(straight, graph.Mul(exchange(x), r.sin)), x.DType())
+	return graph.Convert(graph.Add(straight, graph.Mul(exchanged, r.sin)), x.DType())
 }
 
 // exchangeHalves exchanges the halves of x [B, S, H, h], in f32, by a reversal,
@@ -103,12 +117,14 @@ func exchangeHalves(x *graph.Value) *graph.Value {
 // and ones, which is exact. XLA's compiler for TPU makes of all of apply one
 // operation then, and of a reversal, or of slices put together, several with copies
 // between them: for Llama 8B on v6e that was a tenth of a step (libtpu 0.0.52).
-func exchangeByProduct(x *graph.Value) *graph.Value {
-	h := x.Dim(3)
-	ones := make([]float32, h*h)
-	for i := range h {
-		ones[i*h+(i+h/2)%h] = 1
-	}
-	p := graph.Convert(x.Builder().ConstF32([]int{h, h}, ones), x.DType())
-	return graph.Einsum("bshk,kj->bshj", x, p, graph.As(dtype.F32))
+func exchangeByProduct(x, swap *graph.Value) *graph.Value {
+	return graph.Einsum("bshk,kj->bshj", x, swap, graph.As(dtype.F32))
+}
+
+// swapMatrix is the matrix of exchangeByProduct, bf16 [h, h]. It is computed: written
+// out, once for every use, it would be most of the program's text.
+func swapMatrix(b *graph.Builder, h int) *graph.Value {
+	t := graph.T(dtype.S32, h, h)
+	apart := graph.Abs(graph.Sub(b.Iota(t, 0), b.Iota(t, 1)))
+	return graph.Convert(graph.Equal(apart, b.Int(dtype.S32, int64(h/2))), dtype.BF16)
 }

@@ -23,8 +23,7 @@ func TestRopeByProduct(t *testing.T) {
 		mod, err := graph.Trace("rope", nil, func(b *graph.Builder) error {
 			x := graph.Convert(b.Input("x", typ), d)
 			ct := graph.Convert(b.Input("ct", typ), d)
-			turn := c.newRope(b, b.Iota(graph.T(dtype.S32, S), 0))
-			turn.product = product
+			turn := c.newRope(b, b.Iota(graph.T(dtype.S32, S), 0), product)
 			y := turn.apply(x)
 			b.Output("y", graph.Convert(y, dtype.F32))
 			b.Output("dx", graph.Convert(graph.VJP([]*graph.Value{y}, []*graph.Value{ct}, []*graph.Value{x})[0], dtype.F32))
