@@ -3,6 +3,7 @@ package kernels
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +61,7 @@ func (k *Kernel) mosaic() string {
 	p.line("^bb0(%s):", strings.Join(args, ", "))
 	live := k.live()
 	p.live = live
-	p.names = map[*Value]string{}
+	p.names, p.scalars = map[*Value]string{}, map[string]string{}
 	p.block(k.main)
 	p.line(`"stable_mosaic.func.return"() : () -> ()`)
 	p.line("}) {dimension_semantics = [%s], function_type = (%s) -> (), iteration_bounds = array<i64: %s>, scalar_prefetch = %d : i64, scratch_operands = %d : i64, sym_name = %q, tpu.core_type = #tpu.core_type<tc>, window_params = [%s]} : () -> ()",
@@ -68,7 +69,7 @@ func (k *Kernel) mosaic() string {
 	for i, r := range k.windows() {
 		p.line(`"stable_mosaic.func.func"() ({`)
 		p.line("^bb0(%s):", mapArgs)
-		p.names, p.next = map[*Value]string{}, 0
+		p.names, p.scalars, p.next = map[*Value]string{}, map[string]string{}, 0
 		var out, ts []string
 		for _, ix := range r.index {
 			out, ts = append(out, p.scalar(ix)), append(ts, "i32")
@@ -131,6 +132,9 @@ type mosaicPrinter struct {
 	names map[*Value]string
 	next  int
 	live  map[*Value]bool
+	// scalars are the names of scalar constants and indices that can be seen, by what
+	// they are; each is printed once.
+	scalars map[string]string
 }
 
 func (p *mosaicPrinter) line(format string, args ...any) {
@@ -151,6 +155,15 @@ func (p *mosaicPrinter) op(name, operands, attrs, signature string) string {
 	}
 	p.line(`%s = "stable_mosaic.%s"(%s)%s : %s`, v, name, operands, attrs, signature)
 	return v
+}
+
+// once is op for a scalar that depends on nothing but its operands.
+func (p *mosaicPrinter) once(name, operands, attrs, signature string) string {
+	key := name + operands + attrs + signature
+	if p.scalars[key] == "" {
+		p.scalars[key] = p.op(name, operands, attrs, signature)
+	}
+	return p.scalars[key]
 }
 
 // scalar prints what v is computed from, where it has not been yet.
@@ -175,7 +188,10 @@ func (p *mosaicPrinter) block(b *block) {
 			p.store(v, v.args[0])
 		case opIf:
 			p.line(`"stable_mosaic.scf.if"(%s) ({`, p.names[v.args[0]])
+			outside := p.scalars // the others end with the region
+			p.scalars = maps.Clone(outside)
 			p.block(v.body)
+			p.scalars = outside
 			p.line(`"stable_mosaic.scf.yield"() : () -> ()`)
 			p.line(`}, {`)
 			p.line(`"stable_mosaic.scf.yield"() : () -> ()`)
@@ -196,9 +212,9 @@ func (p *mosaicPrinter) start(v *Value) (names, types []string) {
 		}
 		name := ""
 		if d == n-3 && v.ref.sheets() > 1 {
-			name = p.op("arith.index_cast", p.names[v.args[len(v.args)-1]], "", "(i32) -> index")
+			name = p.once("arith.index_cast", p.names[v.args[len(v.args)-1]], "", "(i32) -> index")
 		} else {
-			name = p.op("arith.constant", "", fmt.Sprintf("value = %d : index", at), "() -> index")
+			name = p.once("arith.constant", "", fmt.Sprintf("value = %d : index", at), "() -> index")
 		}
 		names, types = append(names, name), append(types, "index")
 	}

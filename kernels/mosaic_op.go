@@ -89,7 +89,7 @@ func (p *mosaicPrinter) value(v *Value) {
 	case opDot:
 		r = p.dot(v)
 	case opAt:
-		i := p.op("arith.index_cast", x, "", "(i32) -> index")
+		i := p.once("arith.index_cast", x, "", "(i32) -> index")
 		r = p.op("memref.load", p.mem(v.ref)+", "+i, "", fmt.Sprintf("(%s, index) -> i32", memref(dtype.S32, v.ref.typ.Shape, "smem")))
 	case opLoad:
 		r = p.load(v)
@@ -115,7 +115,11 @@ func (p *mosaicPrinter) constant(t graph.Type, x float64) string {
 	case t.DType != dtype.Bool: // whose constants name no type
 		num += " : " + mlirType(t)
 	}
-	return p.op("arith.constant", "", "value = "+num, "() -> "+mlirType(t))
+	print := p.op
+	if len(t.Shape) == 0 {
+		print = p.once
+	}
+	return print("arith.constant", "", "value = "+num, "() -> "+mlirType(t))
 }
 
 func conversion(v *Value) string {
