@@ -43,7 +43,7 @@ type Training struct {
 
 	DType                string `toml:"dtype" doc:"element type of parameters and of what is kept for them: float32"`
 	MixedPrecisionParam  string `toml:"mixed_precision_param" doc:"element type that parameters are gathered and multiplied in: bfloat16 or float32"`
-	MixedPrecisionReduce string `toml:"mixed_precision_reduce" doc:"element type that gradients are added up in across devices: float32"`
+	MixedPrecisionReduce string `toml:"mixed_precision_reduce" doc:"element type that gradients are added up in across devices: float32, or bfloat16 for half the traffic"`
 	UnrollLayers         bool   `toml:"unroll_layers" doc:"write out every layer instead of one loop over them: longer compilation, at times a faster step"`
 }
 
@@ -54,7 +54,7 @@ func (t Training) validate() error {
 		limited("training.steps", t.Steps),
 		floatType("training.dtype", t.DType, "float32"),
 		floatType("training.mixed_precision_param", t.MixedPrecisionParam, "bfloat16", "float32"),
-		floatType("training.mixed_precision_reduce", t.MixedPrecisionReduce, "float32"),
+		floatType("training.mixed_precision_reduce", t.MixedPrecisionReduce, "float32", "bfloat16"),
 	}
 	if t.GlobalBatchSize != -1 {
 		errs = append(errs, limited("training.global_batch_size", t.GlobalBatchSize))

@@ -3,6 +3,7 @@ package parallel
 import (
 	"slices"
 
+	"titan/dtype"
 	"titan/graph"
 )
 
@@ -39,7 +40,7 @@ func (p *Plan) Stack(x *graph.Value, name string) *graph.Value {
 	switch {
 	case p.keeps(at):
 		y := spread(graph.Convert(x, p.options.Compute), at.rest)
-		return graph.WithGradIn(graph.AllGather(y, at.dim-less, at.shard...), p.options.Reduce)
+		return p.reduced(graph.AllGather(y, at.dim-less, at.shard...))
 	case at.dim < 0:
 		return spread(x, at.rest)
 	}
@@ -55,7 +56,21 @@ func (p *Plan) Weight(x *graph.Value, name string) *graph.Value {
 		// activations, and so would be the gradients that devices add up.
 		return spread(x, at.rest)
 	}
-	return graph.WithGradIn(p.gather(x, name), p.options.Reduce)
+	return p.reduced(p.gather(x, name))
+}
+
+// reduced makes gradients with respect to the result what is added up across devices:
+// products have them in that type and, where it is the narrower one, sums of several
+// uses are rounded to it.
+func (p *Plan) reduced(x *graph.Value) *graph.Value {
+	if p.options.Reduce.Size() >= dtype.F32.Size() {
+		return graph.WithGradIn(x, p.options.Reduce)
+	}
+	return graph.CustomVJP([]*graph.Value{x},
+		func(args []*graph.Value) (outs, residuals []*graph.Value) { return args, nil },
+		func(_, cts []*graph.Value) []*graph.Value {
+			return []*graph.Value{graph.Convert(cts[0], p.options.Reduce)}
+		})[0]
 }
 
 // Gather is Weight for code with a derivative of its own, which calls Scatter. What

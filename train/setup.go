@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"titan/configs"
+	"titan/dtype"
 	"titan/internal/human"
 	"titan/internal/plural"
 	"titan/mesh"
@@ -65,6 +66,7 @@ func modelOptions(r *configs.Recipe, model *decoder.Config, p Platform, m *mesh.
 		o.Attention.Block = plainBlock(local*max(1, model.Heads/along(parallel.AxisTensor)), tokens)
 	}
 	useKernels(&o, r.Kernels, p)
+	o.ExpertGrad, _ = dtype.Parse(r.Training.MixedPrecisionReduce) // checked with the recipe
 	return o
 }
 

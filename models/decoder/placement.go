@@ -35,7 +35,7 @@ type Placement interface {
 	// row of it.
 	Stored(name string) Group
 	// Scatter sums the devices' gradients of a gathered parameter and returns
-	// the part that is stored here, in f32.
+	// the part that is stored here, in the type in which they are summed.
 	Scatter(grad *graph.Value, name string) *graph.Value
 
 	// Enter makes x [B, S, …], of this device's share of the tokens, whole in

@@ -112,7 +112,11 @@ func (x *sheet) parameters() {
 		}
 		x.add("parameters", allGather, gathers*rows, u.Whole/rows*x.c, u.Gather...)
 		x.add("gradients", reduceScatter, scatters*rows, u.Whole/rows*x.r, u.Gather...)
-		x.add("gradients of copies", allReduce, 1, u.Stored*x.r, u.Copies...)
+		copies := x.r
+		if x.M > 1 { // the sum of the passes
+			copies = 4
+		}
+		x.add("gradients of copies", allReduce, 1, u.Stored*copies, u.Copies...)
 	}
 }
 
