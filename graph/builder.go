@@ -86,6 +86,10 @@ func Trace(name string, m *mesh.Mesh, f func(b *Builder) error) (mod *Module, er
 	}
 	b.checkPass("recording")
 	mod.prune()
+	if mod.ahead {
+		b.gatherAhead(mod.main, 0)
+		mod.prune()
+	}
 	if err := mod.Verify(); err != nil {
 		return nil, err
 	}

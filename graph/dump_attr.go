@@ -96,6 +96,12 @@ func (d *dumper) attr(op *Op) string {
 		if at.reverse {
 			s += " reverse"
 		}
+		if at.ahead > 0 {
+			s += " ahead=" + strconv.Itoa(at.ahead)
+		}
+		if at.behind > 0 {
+			s += " behind=" + strconv.Itoa(at.behind)
+		}
 		return s
 	case *shardMapAttr:
 		return "manual={" + strings.Join(d.m.axisNames(at.manual), ",") + "}"

@@ -84,6 +84,7 @@ type Module struct {
 	nextID  int
 	axes    []string // mesh axis names, bit i of an axisSet is axes[i]
 	builder *Builder
+	ahead   bool // loops are to communicate ahead; see GatherAhead
 }
 
 // Port is an input or output of the entry function.

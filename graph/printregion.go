@@ -68,6 +68,16 @@ func printScan(p *printer, op *Op) {
 		i = p.stmt("stablehlo.subtract %s, %s : tensor<i32>", last, args[0])
 	}
 	zero := p.stmt("stablehlo.constant dense<0> : tensor<i32>")
+	next, last := i, i // the rows of the next iteration and of the one before
+	if at.ahead > 0 || at.behind > 0 {
+		one := p.stmt("stablehlo.constant dense<1> : tensor<i32>")
+		more, less := "add", "subtract"
+		if at.reverse {
+			more, less = less, more
+		}
+		next = p.stmt("stablehlo.%s %s, %s : tensor<i32>", more, i, one)
+		last = p.stmt("stablehlo.%s %s, %s : tensor<i32>", less, i, one)
+	}
 	read := args[loopVars:]
 	for j, a := range body.args {
 		switch {
@@ -76,17 +86,25 @@ func printScan(p *printer, op *Op) {
 		case j < nc+nk:
 			p.names[a] = args[1+j-nc]
 		default:
-			p.names[a] = p.readRow(read[j-nk], i, zero, op.operands[j].typ)
+			at0 := i
+			if j >= len(body.args)-at.ahead {
+				at0 = next
+			}
+			p.names[a] = p.readRow(read[j-nk], at0, zero, op.operands[j].typ)
 		}
 	}
 	p.block(body)
-	next := []string{p.increment(args[0])}
-	next = append(next, p.namesOf(body.yields[:nk])...)
+	out := []string{p.increment(args[0])}
+	out = append(out, p.namesOf(body.yields[:nk])...)
 	for j := range ny {
-		next = append(next, p.writeRow(args[1+nk+j], p.names[body.yields[nk+j]], i, zero, op.results[nk+j].typ))
+		at0 := i
+		if j >= ny-at.behind {
+			at0 = last
+		}
+		out = append(out, p.writeRow(args[1+nk+j], p.names[body.yields[nk+j]], at0, zero, op.results[nk+j].typ))
 	}
-	next = append(next, read...)
-	p.ret("stablehlo.return", next, types)
+	out = append(out, read...)
+	p.ret("stablehlo.return", out, types)
 	p.indent--
 	p.line("}) : (")
 	p.typeList(types)

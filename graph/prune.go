@@ -179,6 +179,16 @@ func (op *Op) sweepRegion(used map[*Value]bool) {
 				at.consts--
 			}
 		}
+		for i := range at.ahead {
+			if !args[len(args)-1-i] {
+				at.ahead--
+			}
+		}
+		for i := range at.behind {
+			if !keepResult(len(op.results) - 1 - i) {
+				at.behind--
+			}
+		}
 	case *shardMapAttr:
 		at.in = filter(at.in, keepArg)
 		for i := at.declared - 1; i >= 0; i-- {

@@ -12,6 +12,10 @@ type scanAttr struct {
 	n               int
 	reverse         bool
 	consts, carries int
+	// ahead of the xs, the last, are rows of the next iteration, behind of the ys, the
+	// last, rows of the one before; see GatherAhead. What would lie outside, before the
+	// first row or after the last, is the first or last.
+	ahead, behind int
 }
 
 func init() {

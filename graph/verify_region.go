@@ -46,6 +46,9 @@ func (c *checker) regions(op *Op, manual axisSet) *Error {
 		if at.n < 0 || at.consts < 0 || at.carries < 0 || at.consts+at.carries > len(op.operands) {
 			return refuse(op, "%d iterations with %d constants and %d carries of %d operands", at.n, at.consts, at.carries, len(op.operands))
 		}
+		if xs, ys := len(op.operands)-at.consts-at.carries, results-at.carries; at.ahead < 0 || at.ahead > xs || at.behind < 0 || at.behind > ys {
+			return refuse(op, "%d of %d rows are read ahead, %d of %d written behind", at.ahead, xs, at.behind, ys)
+		}
 	case whileAttr:
 		if at.carries < 1 || at.carries != results || at.carries > len(op.operands) {
 			return refuse(op, "%d carries of %d operands and %d results", at.carries, len(op.operands), results)

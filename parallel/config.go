@@ -15,6 +15,7 @@ type Config struct {
 	Replicate int    `toml:"data_parallel_replicate_degree" doc:"copies of the sharded parameters (HSDP if more than 1)"`
 	Shard     int    `toml:"data_parallel_shard_degree" doc:"devices over which a copy is sharded (FSDP); -1: all that the other degrees leave"`
 	Reshard   string `toml:"fsdp_reshard_after_forward" doc:"whether gathered parameters are dropped after the forward pass and gathered again for the backward pass: always, never, or default, which is always unless pipelined"`
+	Prefetch  string `toml:"fsdp_prefetch" doc:"what is gathered ahead of its use: matrix (the next one of the same layer) or layer (all of the next layer, whose gradients are also scattered a layer later: more to hide behind, for the memory of two layers' matrices)"`
 
 	Tensor   int    `toml:"tensor_parallel_degree" doc:"devices that share heads, feed-forward width and vocabulary, and the tokens between blocks (sequence parallelism)"`
 	Context  int    `toml:"context_parallel_degree" doc:"devices that share the tokens of a sequence"`
@@ -30,7 +31,7 @@ type Config struct {
 // set them.
 func DefaultConfig() Config {
 	return Config{
-		Replicate: 1, Shard: -1, Reshard: "default", Tensor: 1, Context: 1, Pipeline: 1, Expert: 1,
+		Replicate: 1, Shard: -1, Reshard: "default", Prefetch: "matrix", Tensor: 1, Context: 1, Pipeline: 1, Expert: 1,
 		Rotate: "ring", Balancer: "headtail", Schedule: "1F1B",
 	}
 }
@@ -40,6 +41,7 @@ func (c Config) Validate() error {
 	errs := []error{
 		recipekey.Positive("parallelism.data_parallel_replicate_degree", c.Replicate),
 		recipekey.OneOf("parallelism.fsdp_reshard_after_forward", c.Reshard, "default", "always", "never"),
+		recipekey.OneOf("parallelism.fsdp_prefetch", c.Prefetch, "matrix", "layer"),
 		recipekey.Positive("parallelism.tensor_parallel_degree", c.Tensor),
 		recipekey.Positive("parallelism.context_parallel_degree", c.Context),
 		recipekey.OneOf("parallelism.context_parallel_rotate_method", c.Rotate, "ring", "allgather"),
@@ -59,6 +61,10 @@ func (c Config) Validate() error {
 func (c Config) ReshardAfterForward() bool {
 	return c.Reshard == "always" || c.Reshard == "default" && c.Pipeline == 1
 }
+
+// LayerAhead reports whether a layer's parameters are gathered while the one before is
+// computed.
+func (c Config) LayerAhead() bool { return c.Prefetch == "layer" }
 
 // Degrees returns the degrees that multiply with data_parallel_shard_degree to the
 // number of devices, by their keys, outermost axis first.

@@ -271,6 +271,8 @@ var parityCases = []parityCase{
 	{mesh: "pp=2 ep=2 tp=2", passes: 4, moe: true, packed: true},
 	{mesh: "pp=2 dp_shard=2 cp=2 tp=2", passes: 4, packed: true}, // 16 devices
 	{mesh: "pp=4 dp_shard=2", passes: 4, change: keepGathered},
+	{mesh: "dp_replicate=2 dp_shard=4", passes: 2, change: layerAhead},
+	{mesh: "dp_replicate=2 dp_shard=2 ep=2", moe: true, change: layerAhead},
 }
 
 // moreParityCases are for TITAN_LONG: other sizes and other sets of the same axes.
@@ -305,6 +307,8 @@ func expertTiles(o *StepOptions) {
 	o.Options.Kernels, o.Options.Attention.Plain = &kernels.Target{Strict: true}, true
 	o.Options.ExpertTiles.Product.M, o.Options.ExpertTiles.LHS.M, o.Options.ExpertTiles.RHS.M = 16, 32, 16
 }
+
+func layerAhead(o *StepOptions) { o.LayerAhead = true }
 
 func keepGathered(o *StepOptions) { o.Placement.Reshard = false }
 

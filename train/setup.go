@@ -35,12 +35,13 @@ func OptionsFor(r *configs.Recipe, m *mesh.Mesh, p Platform) (StepOptions, error
 	local := r.Training.LocalBatchSize
 	o := StepOptions{
 		Model: model, Placement: place, Mesh: m, Optimizer: opt, MomentsFirst: p.CPU,
-		Options:   modelOptions(r, &model, p, m, local, r.Training.SeqLen),
-		Rows:      local * dp,
-		Passes:    passes,
-		SeqLen:    r.Training.SeqLen,
-		Positions: r.Data.ResetPositions,
-		Segments:  r.Data.IsolateDocuments,
+		Options:    modelOptions(r, &model, p, m, local, r.Training.SeqLen),
+		Rows:       local * dp,
+		Passes:     passes,
+		SeqLen:     r.Training.SeqLen,
+		LayerAhead: r.Parallelism.LayerAhead(),
+		Positions:  r.Data.ResetPositions,
+		Segments:   r.Data.IsolateDocuments,
 	}
 	return o, nil
 }

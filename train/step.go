@@ -29,6 +29,9 @@ type StepOptions struct {
 	Rows   int // sequences of a pass over all devices
 	Passes int // passes whose gradients are added up
 	SeqLen int
+	// LayerAhead gathers a layer's parameters while the one before is computed, and
+	// scatters its gradients while the next one's are.
+	LayerAhead bool
 	// Positions and Segments say whether the batch has them.
 	Positions, Segments bool
 }
@@ -244,6 +247,9 @@ func region(b *graph.Builder, plan *parallel.Plan, arrays []decoder.Param, in ma
 // tokens of all passes divided by their number, so that passes with fewer count
 // less; a gradient is added up in f32, as it is stored.
 func gradients(b *graph.Builder, plan *parallel.Plan, state, batch map[string]*graph.Value, o StepOptions) sums {
+	if o.LayerAhead {
+		b.GatherAhead()
+	}
 	arrays := o.Model.Arrays()
 	in := maps.Clone(batch)
 	for _, p := range arrays {
