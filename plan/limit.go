@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // limit names what costs most of the time that a perfect machine would not take,
@@ -58,10 +59,19 @@ func waitingHint(p *Prediction, s *traced) string {
 	case worst.Network == "DCN":
 		return hint + ", between slices: more tokens a step make it rarer"
 	case worst.Kind == "all-gather" || worst.Kind == "reduce-scatter":
-		if s.options.Rows*s.options.SeqLen > 0 && s.options.Passes > 1 {
-			return hint + ": a larger local_batch_size in fewer passes gathers parameters less often"
+		var may []string
+		if !s.recipe.Parallelism.LayerAhead() {
+			may = append(may, `parallelism.fsdp_prefetch = "layer", for the memory of one more layer, gathered`)
 		}
-		return hint + ": a larger local_batch_size, or fewer devices to a copy (data_parallel_replicate_degree)"
+		if worst.Kind == "reduce-scatter" && s.options.Placement.Reduce.Size() > 2 {
+			may = append(may, `training.mixed_precision_reduce = "bfloat16", for half the bytes`)
+		}
+		if s.options.Rows*s.options.SeqLen > 0 && s.options.Passes > 1 {
+			may = append(may, "a larger local_batch_size in fewer passes, which gathers parameters less often")
+		} else {
+			may = append(may, "a larger local_batch_size, or fewer devices to a copy (data_parallel_replicate_degree)")
+		}
+		return hint + ": " + strings.Join(may, "; or ")
 	}
 	return hint + ": fewer devices on that axis"
 }
