@@ -23,8 +23,9 @@ func (b *Builder) gatherAhead(blk *Block, manual axisSet) {
 		if at, ok := op.attr.(*scanAttr); ok && at.n > 1 && inside != 0 {
 			op.blocks[0].inline()
 			l := loop{b: b, op: op, at: at, body: op.blocks[0], manual: manual}
-			l.gathersAhead()
 			l.scattersBehind()
+			l.gathersAhead()
+			l.inTurn()
 		}
 	}
 }
@@ -77,13 +78,42 @@ type loop struct {
 	at     *scanAttr
 	body   *Block
 	manual axisSet
+	// What has been moved into the beginning of the body: collectives, what they
+	// read and what is made of their results.
+	moved, before, after []*Op
+}
+
+// inTurn puts what was moved at the beginning of the body, each collective after the
+// one before it is done. They share the links: a compiler that takes them for
+// independent reckons with the time of one and begins all of them late.
+func (l *loop) inTurn() {
+	ops := l.before
+	var last *Value
+	for _, op := range l.moved {
+		if last != nil {
+			held := &Op{kind: opBarrier, operands: []*Value{op.operands[0], last}, block: l.body, pos: op.pos}
+			c := cloner{m: l.b.m}
+			for i, o := range held.operands {
+				v := c.copyValue(o, l.body)
+				v.op, v.index = held, i
+				held.results = append(held.results, v)
+			}
+			op.operands[0] = held.results[0]
+			for _, rest := range [][]*Op{l.after, l.body.ops} {
+				replace(rest, last, held.results[1])
+			}
+			replaceIn(l.body.yields, last, held.results[1])
+			ops = append(ops, held)
+		}
+		ops, last = append(ops, op), op.results[0]
+	}
+	l.body.ops = slices.Concat(ops, l.after, l.body.ops)
 }
 
 // gathersAhead makes what is gathered of rows a carry, gathered for the first iteration
 // before the loop, and for every other by the one before it.
 func (l *loop) gathersAhead() {
 	next := map[*Value]*Value{} // for rows that are read, those of the next iteration
-	var front []*Op
 	for _, op := range slices.Clone(l.body.ops) {
 		at, ok := op.attr.(collectiveAttr)
 		if !ok || op.kind != opAllGather || !at.again {
@@ -120,9 +150,9 @@ func (l *loop) gathersAhead() {
 		old := l.body.ops
 		l.body.ops = nil
 		l.body.yields[l.at.carries-1] = l.copy(chain, env, l.body)
-		front, l.body.ops = append(front, l.body.ops...), old
+		n := len(l.body.ops) - 1
+		l.before, l.moved, l.body.ops = append(l.before, l.body.ops[:n]...), append(l.moved, l.body.ops[n]), old
 	}
-	l.body.ops = append(front, l.body.ops...)
 }
 
 // cheap returns what an op is computed from, in order and itself last, if that is next

@@ -5,7 +5,6 @@ import "slices"
 // scattersBehind makes what is scattered for rows that are written a carry, which the
 // next iteration scatters, and what follows the loop for the last one.
 func (l *loop) scattersBehind() {
-	var front []*Op
 	for _, op := range slices.Clone(l.body.ops) {
 		if op.kind != opReduceScatter {
 			continue
@@ -29,7 +28,7 @@ func (l *loop) scattersBehind() {
 		rest := slices.DeleteFunc(l.body.ops, func(o *Op) bool { return len(o.operands) > 0 && slices.Contains(chain, o) })
 		l.body.ops = nil
 		row := l.copy(chain, env(arg, l.body.args), l.body)
-		front, l.body.ops = append(front, l.body.ops...), rest
+		l.moved, l.after, l.body.ops = append(l.moved, l.body.ops[0]), append(l.after, l.body.ops[1:]...), rest
 		l.body.yields[l.at.carries-1], l.body.yields[y] = whole, row
 		rows := l.writeBehind(y)
 		var full *Value
@@ -40,7 +39,6 @@ func (l *loop) scattersBehind() {
 		replace(after, rows, full)
 		replaceIn(l.op.block.yields, rows, full)
 	}
-	l.body.ops = append(front, l.body.ops...)
 }
 
 // onlyWritten returns the ops from op to a row that the loop writes, with the constants
