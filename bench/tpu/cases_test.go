@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,12 +9,16 @@ import (
 	"titan/configs"
 )
 
-// Every case's recipe loads, and is for the devices and sequences that the case is
-// known for.
+// Every case's recipe loads, and is for the devices, sequences and policy that the
+// case is known for, whatever becomes of the recipes that it extends.
 func TestRecipes(t *testing.T) {
 	known := map[string][3]int{ // devices, sequences of a step, their length
 		"B1": {8, 8, 1024}, "B1b": {8, 16, 2048}, "B2": {8, 16, 2048}, "B2e": {8, 16, 2048},
 		"B3": {128, 256, 8192}, "B4": {512, 8192, 4096}, "B5": {256, 1024, 8192},
+	}
+	// What layers keep, where it is not their inputs on the device only.
+	kept := map[string]string{
+		"B3": "selective, save q, k, v, attn_out", "B4": "full, offload layer_in", "B5": "selective, save , offload layer_in, q, k, v, resid",
 	}
 	for _, c := range cases {
 		r, _, err := configs.Load(c.recipe, nil)
@@ -23,6 +28,7 @@ func TestRecipes(t *testing.T) {
 		batch, err := r.GlobalBatch()
 		require.NoError(t, err, c.name)
 		require.Equal(t, known[c.name], [3]int{devices, batch, r.Training.SeqLen}, c.name)
+		require.Equal(t, cmp.Or(kept[c.name], "full"), r.ActivationCheckpoint.String(), c.name)
 	}
 }
 
