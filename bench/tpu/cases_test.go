@@ -18,7 +18,7 @@ func TestRecipes(t *testing.T) {
 	}
 	// What layers keep, where it is not their inputs on the device only.
 	kept := map[string]string{
-		"B3": "selective, save q, k, v, attn_out", "B4": "full, offload layer_in", "B5": "selective, save , offload layer_in, q, k, v, resid",
+		"B3": "selective, save q, k, v, attn_out", "B4": "full, offload layer_in", "B5": "full, offload layer_in, q, k, v, resid",
 	}
 	for _, c := range cases {
 		r, _, err := configs.Load(c.recipe, nil)
