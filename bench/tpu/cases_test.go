@@ -29,6 +29,7 @@ func TestRecipes(t *testing.T) {
 		require.NoError(t, err, c.name)
 		require.Equal(t, known[c.name], [3]int{devices, batch, r.Training.SeqLen}, c.name)
 		require.Equal(t, cmp.Or(kept[c.name], "full"), r.ActivationCheckpoint.String(), c.name)
+		require.Equal(t, "bfloat16", r.Training.MixedPrecisionReduce, c.name)
 	}
 }
 
