@@ -111,6 +111,20 @@ func (p *Plan) Stored(name string) graph.Group {
 	return p.group(axes...)
 }
 
+// Columns returns the devices over which a matrix is gathered, if each stores some of
+// its columns and it is not kept for more than one use; else a single one.
+func (p *Plan) Columns(name string) graph.Group {
+	at, ok := p.params[name]
+	if !ok || at.dim < 0 || at.dim != len(at.Shape)-1 || p.keeps(at) || p.size(AxisPipeline) > 1 {
+		return graph.Group{}
+	}
+	return p.group(at.shard...)
+}
+
+// Types returns the types in which matrices are used, and in which their gradients
+// are added up across devices.
+func (p *Plan) Types() (compute, reduce dtype.DType) { return p.options.Compute, p.options.Reduce }
+
 // Scatter adds up the devices' gradients of what Gather returned and returns the
 // part that is stored here. The sum over the devices that store the same part is
 // left to graph.CustomVJP, whose argument the parameter is.

@@ -97,6 +97,9 @@ var tableCases = []tableCase{
 	{parityCase: parityCase{mesh: "dp_shard=8"}, remat: "none", long: true},
 	{parityCase: parityCase{mesh: "dp_shard=8"}, never: true, tied: true, long: true},
 	{parityCase: parityCase{mesh: "dp_shard=4", passes: 4}, tied: true, long: true},
+	// an embedding of which each device looks up its columns
+	{parityCase: parityCase{mesh: "dp_replicate=2 dp_shard=2 tp=2", passes: 4, change: wide}},
+	{parityCase: parityCase{mesh: "dp_shard=2 cp=2", change: wide}, tied: true, long: true},
 	// HSDP
 	{parityCase: parityCase{mesh: "dp_replicate=2 dp_shard=4"}, long: true},
 	{parityCase: parityCase{mesh: "dp_replicate=2 dp_shard=4"}, tied: true},

@@ -38,6 +38,13 @@ type Placement interface {
 	// the part that is stored here, in the type in which they are summed.
 	Scatter(grad *graph.Value, name string) *graph.Value
 
+	// Columns are the devices that each store some columns of a matrix, which Gather
+	// puts together; a single one where it does something else.
+	Columns(name string) Group
+	// Types are those in which matrices are used, and in which their gradients are
+	// added up across devices.
+	Types() (compute, reduce dtype.DType)
+
 	// Enter makes x [B, S, …], of this device's share of the tokens, whole in
 	// Tensor.
 	Enter(x *graph.Value) *graph.Value
@@ -93,6 +100,12 @@ func (s Single) Stored(string) Group { return Group{} }
 func (s Single) Scatter(grad *graph.Value, _ string) *graph.Value {
 	return graph.Convert(grad, dtype.F32)
 }
+
+// Columns is one device.
+func (s Single) Columns(string) Group { return Group{} }
+
+// Types are the compute type and f32.
+func (s Single) Types() (compute, reduce dtype.DType) { return s.compute(), dtype.F32 }
 
 // Enter returns x.
 func (s Single) Enter(x *graph.Value) *graph.Value { return x }

@@ -64,6 +64,15 @@ func (s Step) Transfers() []Transfer {
 	return x.out
 }
 
+// EmbedsByColumns reports whether devices look up columns of the embedding; see
+// decoder.EmbedsByColumns.
+func (s Step) EmbedsByColumns() bool {
+	m := s.Plan.Mesh()
+	cp, tp := max(1, m.AxisSize(parallel.AxisContext)), max(1, m.AxisSize(parallel.AxisTensor))
+	tokens := s.Rows / s.Plan.BatchDevices() * s.SeqLen / cp
+	return decoder.EmbedsByColumns(s.Plan.Columns("embed"), s.Model.Dim, s.Model.VocabSize/tp, tokens)
+}
+
 // add notes count collectives of one array of so many bytes.
 func (x *sheet) add(what, kind string, count, bytes int64, axes ...string) {
 	axes = x.present(axes)
@@ -127,15 +136,19 @@ func (x *sheet) uses(name string, u parallel.Use) (gathers, scatters int64) {
 	if x.Hoisted {
 		M = 1
 	}
+	lookups, sums := x.forward-x.M+M, x.backward // of the embedding, whose derivative needs positions only
+	if x.EmbedsByColumns() {
+		lookups, sums = 0, 0
+	}
 	switch {
 	case u.Kept && x.pp > 1:
 		return 1, 1
 	case u.Kept:
 		return M, x.M
 	case name == "embed" && x.Model.TieEmbeddings:
-		return x.forward - x.M + 2*M, x.backward + x.M
-	case name == "embed": // the derivative needs positions only
-		return x.forward - x.M + M, x.backward
+		return lookups + M, sums + x.M
+	case name == "embed":
+		return lookups, sums
 	case name == "output": // backward follows at once
 		return M, x.M
 	}
@@ -155,8 +168,15 @@ func (x *sheet) rows(name string) int64 {
 	return 1
 }
 
-// embedding: with tp every device looks up its part of the vocabulary.
+// embedding: by columns, a device's tokens go to all that have columns, and rows and
+// their cotangents between them. With tp every device looks up its part of the
+// vocabulary.
 func (x *sheet) embedding() {
+	if x.EmbedsByColumns() {
+		g := x.Plan.Columns("embed")
+		x.add("tokens of the embedding", allGather, x.M, int64(g.Devices())*x.B*x.T*4, g.Axes...)
+		x.add("rows of the embedding", allToAll, 2*x.M, x.B*x.T/int64(x.tp)*x.D*x.c, g.Axes...)
+	}
 	x.add("embedding", reduceScatter, x.forward, x.B*x.T*x.D*x.c, parallel.AxisTensor)
 	x.add("embedding", allGather, x.backward, x.B*x.T*x.D*x.c, parallel.AxisTensor)
 }
