@@ -93,7 +93,7 @@ func (m *Mesh) RouteOver(axes ...string) (Route, error) {
 				at[s][d.Coords[s]] = true
 			}
 			if k > 0 && m.devices[g[k-1]].Slice == d.Slice {
-				r.Links = max(r.Links, box.hops(m.devices[g[k-1]], d))
+				r.Links = max(r.Links, box.hops(m.devices[g[k-1]].Coords, d.Coords))
 			}
 		}
 		r.Slices, r.Hosts, r.Cores = max(r.Slices, len(inSlice)), max(r.Hosts, len(hosts)), max(r.Cores, len(cores))
@@ -109,7 +109,7 @@ func (m *Mesh) RouteOver(axes ...string) (Route, error) {
 		}
 	}
 	r.Closed = placed && r.Slices == 1 && !slices.ContainsFunc(groups, func(g []int) bool {
-		return box.hops(m.devices[g[len(g)-1]], m.devices[g[0]]) > max(1, r.Links)
+		return box.hops(m.devices[g[len(g)-1]].Coords, m.devices[g[0]].Coords) > max(1, r.Links)
 	})
 	return r, nil
 }
@@ -141,11 +141,11 @@ func even(places map[int]bool, chips int) bool {
 	return true
 }
 
-// hops counts the links between the chips of two devices of a slice.
-func (t *torus) hops(a, b DeviceInfo) int {
+// hops counts the links between the places of two chips of a slice.
+func (t *torus) hops(a, b []int) int {
 	n := 0
-	for i := range a.Coords {
-		d := max(a.Coords[i]-b.Coords[i], b.Coords[i]-a.Coords[i])
+	for i := range a {
+		d := max(a[i]-b[i], b[i]-a[i])
 		if t.wraps[i+1] {
 			d = min(d, t.extent[i+1]-d)
 		}

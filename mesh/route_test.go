@@ -44,7 +44,7 @@ func TestRoute(t *testing.T) {
 		}},
 		{"v5e:4x4", []Axis{{"dp_shard", 1}, {"tp", 16}}, []Route{
 			{Network: NoNetwork, Slices: 1, Hosts: 1, Cores: 1, Closed: true},
-			{Network: ICI, Slices: 1, Hosts: 4, Cores: 1, Sides: []Side{{"x", 4, false, 1}, {"y", 4, false, 1}}, Links: 1},
+			{Network: ICI, Slices: 1, Hosts: 4, Cores: 1, Sides: []Side{{"x", 4, false, 1}, {"y", 4, false, 1}}, Links: 1, Closed: true},
 		}},
 		{"tpu7x:4x4x4", []Axis{{"dp_shard", 32}, {"tp", 4}}, []Route{
 			{Network: ICI, Slices: 1, Hosts: 16, Cores: 1, Sides: []Side{{"x", 2, true, 2}, {"y", 4, true, 1}, {"z", 4, true, 1}}, Links: 2, Closed: true},

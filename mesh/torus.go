@@ -6,6 +6,7 @@ import "slices"
 // chip, the following ones are the coordinates of the chips.
 type torus struct {
 	extent  []int
+	low     []int // least coordinates, direction 0 the least core
 	wraps   []bool
 	devices []DeviceInfo // row-major, direction 0 fastest
 }
@@ -32,7 +33,7 @@ func newTorus(devices []DeviceInfo) (*torus, bool) {
 			low[i], high[i] = min(low[i], c), max(high[i], c)
 		}
 	}
-	t := &torus{extent: make([]int, rank+1), devices: make([]DeviceInfo, len(devices))}
+	t := &torus{extent: make([]int, rank+1), low: low, devices: make([]DeviceInfo, len(devices))}
 	volume := 1
 	for i := range low {
 		t.extent[i] = high[i] - low[i] + 1
@@ -89,9 +90,7 @@ func wraparound(extent []int) []bool {
 // to the number of devices.
 //
 // Axes take their share of the torus from the last to the first, each the best
-// that is left. Along an axis that spans several directions the devices go back
-// and forth (a reflected code), so that neighbours on the axis are neighbours
-// on the torus.
+// that is left, and lie along it as rings that load the links least (ring).
 func (t *torus) lay(axes []Axis) []DeviceInfo {
 	taken := make([]int, len(t.extent)) // by axes further right, along each direction
 	for i := range taken {
@@ -104,9 +103,8 @@ func (t *torus) lay(axes []Axis) []DeviceInfo {
 	order := []int{0}
 	for _, a := range slices.Backward(axes) {
 		share := t.share(a.Size, taken)
-		along := reflected(share)
 		next := make([]int, 0, len(order)*a.Size)
-		for _, digits := range along {
+		for _, digits := range t.ring(share, taken) {
 			off := 0
 			for i, d := range digits {
 				off += d * taken[i] * step[i]
@@ -197,25 +195,4 @@ func (t *torus) value(share, taken []int) shareValue {
 		v.links += links / float64(taken[i])
 	}
 	return v
-}
-
-// reflected counts through all digits 0 ≤ d[i] < radix[i], the first fastest,
-// changing one digit by one at every step.
-func reflected(radix []int) [][]int {
-	codes := [][]int{make([]int, len(radix))}
-	for i, r := range radix {
-		next := make([][]int, 0, len(codes)*r)
-		for d := range r {
-			for k := range codes {
-				if d%2 == 1 {
-					k = len(codes) - 1 - k
-				}
-				c := slices.Clone(codes[k])
-				c[i] = d
-				next = append(next, c)
-			}
-		}
-		codes = next
-	}
-	return codes
 }
