@@ -109,7 +109,7 @@ func TestConfigValidate(t *testing.T) {
 		require.ErrorAs(t, err, &k)
 		keys[k.Key] = true
 	}
-	require.Len(t, keys, 9, "all mistakes at once")
+	require.Len(t, keys, 10, "all mistakes at once")
 	require.NoError(t, DefaultConfig().Validate())
 }
 
