@@ -25,7 +25,7 @@ func TestReduceInBF16(t *testing.T) {
 				if change != nil {
 					change(o)
 				}
-				o.Placement.Reduce, o.Options.ExpertGrad = dtype.BF16, dtype.BF16
+				o.Placement.Reduce = dtype.BF16
 			}
 			exe, _ := narrow.gradientProgram(t, narrow.options(t))
 			scattered := 0

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"titan/configs"
-	"titan/dtype"
 	"titan/internal/human"
 	"titan/internal/plural"
 	"titan/mesh"
@@ -67,7 +66,6 @@ func modelOptions(r *configs.Recipe, model *decoder.Config, p Platform, m *mesh.
 		o.Attention.Block = plainBlock(local*max(1, model.Heads/along(parallel.AxisTensor)), tokens)
 	}
 	useKernels(&o, r.Kernels, p)
-	o.ExpertGrad, _ = dtype.Parse(r.Training.MixedPrecisionReduce) // checked with the recipe
 	return o
 }
 

@@ -40,9 +40,6 @@ type Options struct {
 	Kernels      *kernels.Target
 	PlainExperts bool
 	ExpertTiles  kernels.GroupedTiles
-	// ExpertGrad is the type in which tile kernels give the gradients of experts'
-	// matrices, f32 if zero: what devices add them up in.
-	ExpertGrad dtype.DType
 }
 
 // Batch is what a model reads. All arrays are [B, S].

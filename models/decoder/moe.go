@@ -103,7 +103,7 @@ func (m *Model) expertLayer() expertLayer {
 	if c.CapacityFactor > 0 {
 		return boundedFFN{c.Experts, c.TopK, c.CapacityFactor, p}
 	}
-	g := groupedFFN{experts: c.Experts, topK: c.TopK, block: m.Options.ExpertBlock, tiles: m.Options.ExpertTiles, grad: m.Options.ExpertGrad, place: p}
+	g := groupedFFN{experts: c.Experts, topK: c.TopK, block: m.Options.ExpertBlock, tiles: m.Options.ExpertTiles, place: p}
 	if !m.Options.PlainExperts {
 		g.kernels = m.Options.Kernels
 	}

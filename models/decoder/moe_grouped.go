@@ -14,7 +14,6 @@ type groupedFFN struct {
 	block         int             // rows of a block; 0 chooses
 	kernels       *kernels.Target // nil: no tile kernels
 	tiles         kernels.GroupedTiles
-	grad          dtype.DType // of matrices' gradients by tile kernels
 	place         Placement
 }
 
@@ -49,7 +48,8 @@ func (g groupedFFN) sort(expert *graph.Value) sorted {
 
 // options are those of tile kernels on so many rows.
 func (g groupedFFN) options(rows int) kernels.GroupedOptions {
-	return kernels.GroupedOptions{Target: *g.kernels, Tiles: g.tiles, Rows: rows, Grad: g.grad}
+	_, reduce := g.place.Types()
+	return kernels.GroupedOptions{Target: *g.kernels, Tiles: g.tiles, Rows: rows, Grad: reduce}
 }
 
 // lay lays out rows by their experts s32 [n].
