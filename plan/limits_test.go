@@ -12,6 +12,7 @@ import (
 	"titan/configs"
 	"titan/internal/human"
 	"titan/internal/xlatest"
+	"titan/models/decoder"
 	"titan/pjrt"
 	"titan/train"
 )
@@ -35,13 +36,39 @@ var limitCases = []limitCase{
 	{"qwen3_0_6b", "v5p:2x2x1", kept(8, 35), true},
 	{"qwen3_0_6b", "v5p:2x2x1", kept(8, 36), true},
 	{"qwen3_0_6b", "v5p:2x2x1", kept(8, 38), false},
+	{"qwen3_0_6b", "tpu7x:2x2x1", kept(8, 35), true},
+	{"qwen3_0_6b", "tpu7x:2x2x1", kept(8, 38), false},
 	{"qwen3_30b_a3b", "tpu7x:2x2x1", kept(3, 44), true},
+	{"qwen3_30b_a3b", "tpu7x:2x2x1", kept(3, 50), false},
+	{"qwen3_30b_a3b", "v6e:2x4", kept(2, 18), true},
+	{"qwen3_30b_a3b", "v6e:2x4", kept(2, 20), false},
+	{"llama3_8b", "v6e:2x4", long(6), true},
+	{"llama3_8b", "v6e:2x4", long(7), false},
+	// Recipes as they are, or nearly.
+	{"llama3_8b", "v6e:2x4", recomputed(3), true},
+	{"llama3_8b", "v6e:2x4", recomputed(4), false},
+	{"llama3_8b_v5e_256", "v5e:16x16", []string{"parallelism.data_parallel_replicate_degree=4"}, true},
+	{"qwen3_8b", "v6e:4x4", nil, true},
+	{"qwen3_8b", "v6e:4x4", []string{"training.local_batch_size=5"}, false},
+	{"llama3_70b_v5p_128", "v5p:4x4x8", []string{"parallelism.data_parallel_replicate_degree=4"}, true},
+	{"llama3_405b", "tpu7x:4x8x8", recomputed(1), true},
 }
 
 // kept are the settings of so many layers and sequences of a device, all activations
 // kept.
 func kept(layers, batch int) []string {
 	return []string{fmt.Sprintf("model.override.n_layers=%d", layers), fmt.Sprintf("training.local_batch_size=%d", batch), "activation_checkpoint.mode=none"}
+}
+
+// recomputed are those of so many sequences of a pass, of which only the layers'
+// inputs are kept, on the device.
+func recomputed(batch int) []string {
+	return []string{fmt.Sprintf("training.local_batch_size=%d", batch), "activation_checkpoint.mode=full", "activation_checkpoint.offload=[]"}
+}
+
+// long are those of long sequences, of which only the layers' inputs are kept.
+func long(batch int) []string {
+	return []string{"model.override.n_layers=4", fmt.Sprintf("training.local_batch_size=%d", batch), "training.seq_len=16384", "activation_checkpoint.mode=full"}
 }
 
 // traced is the step of a case, not compiled.
@@ -79,8 +106,9 @@ func agrees(t *testing.T, quick, full *Memory) {
 }
 
 // Around the limit, what a plan with little effort says of memory agrees with the
-// compiler's account at the effort with which devices run, or is marked. With
-// TITAN_LONG; prints the table of docs/results/memory.md.
+// compiler's account at the effort with which devices run, or is marked; of a memory
+// budget, the policy that is chosen fits, and one that computes less again does not.
+// With TITAN_LONG; prints the table of docs/results/memory.md.
 func TestLimits(t *testing.T) {
 	if os.Getenv("TITAN_LONG") == "" {
 		t.Skip("with TITAN_LONG=1: some seconds of the compiler for each of the recipes, twice")
@@ -108,4 +136,44 @@ func TestLimits(t *testing.T) {
 			agrees(t, quick, full)
 		})
 	}
+	t.Run("memory_budget", func(t *testing.T) {
+		c := limitCase{"qwen3_0_6b", "v6e:2x4", []string{"model.override.n_layers=8", "training.local_batch_size=16", "activation_checkpoint.mode=memory_budget"}, true}
+		s := c.traced(t)
+		require.Equal(t, decoder.RematBudget, s.recipe.ActivationCheckpoint.Mode)
+		top, err := openTopology(plugin, s.topology)
+		require.NoError(t, err)
+		defer top.close()
+		compiled := map[*train.Step]*Memory{}
+		fit, err := train.FitStep(s.options, top.memory, true, func(step *train.Step) (train.Trial[*train.Step], error) {
+			m := memoryOf(t, plugin, s, step, 0)
+			compiled[step] = m
+			if !m.Fits {
+				return train.Trial[*train.Step]{}, &pjrt.OutOfMemory{Err: &pjrt.Error{}, Needed: m.Needed, Available: m.Limit, Memory: "hbm"}
+			}
+			return train.Trial[*train.Step]{Program: step, InUse: m.Needed, Close: func() {}}, nil
+		})
+		require.NoError(t, err)
+		t.Log(strings.Join(fit.Lines(), "\n"))
+		count := func(trial train.RematTrial) int64 { return trial.Estimate - trial.State }
+		full, quick := compiled[fit.Program], memoryOf(t, plugin, s, fit.Program, pjrt.LevelO0)
+		row(t, c, "chosen: "+fit.Chosen.Policy.String(), count(fit.Chosen), quick, full)
+		require.True(t, full.Fits)
+		require.True(t, quick.Fits || quick.Tight)
+		// The next policy that computes less again.
+		var next *train.RematTrial
+		for k := range fit.Trials {
+			if fit.Trials[k].Policy.String() == fit.Chosen.Policy.String() {
+				require.Positive(t, k, "all that there is fits: it shows nothing")
+				next = &fit.Trials[k-1]
+			}
+		}
+		o := s.options
+		o.Options.Remat = next.Policy
+		step, err := train.BuildStep(o)
+		require.NoError(t, err)
+		full, quick = memoryOf(t, plugin, s, step, 0), memoryOf(t, plugin, s, step, pjrt.LevelO0)
+		row(t, c, "not chosen: "+next.Policy.String(), count(*next), quick, full)
+		require.False(t, full.Fits, "%v computes less again and fits", next.Policy)
+		require.True(t, !quick.Fits || quick.Tight)
+	})
 }
