@@ -25,8 +25,9 @@ type Memory struct {
 	// compiler gave up without saying.
 	Limit  int64 `json:"limit"`
 	Needed int64 `json:"needed"`
-	// Peak is the compiler's own figure for the most in use at a time, without what is
-	// on the host. It can be below Needed, which has all arguments and temporaries.
+	// Peak is the compiler's own figure for the most in use at a time. It can be below
+	// Needed, which has all arguments and temporaries. 0 for programs that keep
+	// something on the host: that figure is their arguments and what is on the host.
 	Peak int64 `json:"peak,omitempty"`
 	// Arguments are parameters, optimizer state and batch; of the Outputs the part
 	// Aliased takes over the memory of arguments. Temporaries include what is kept for
@@ -129,7 +130,9 @@ func (s *traced) inputs() []Buffer {
 func (m *Memory) compiled(s pjrt.MemoryStats, t *traced, program *hlo.Module) {
 	m.Arguments, m.Outputs, m.Aliased, m.Temporaries, m.Code = s.Args, s.Outputs, s.Alias, s.Temp, s.Code
 	m.Host = s.HostArgs + s.HostOutputs - s.HostAlias + s.HostTemp
-	m.Needed, m.Peak = s.Needed(), max(0, s.Peak-m.Host)
+	if m.Needed = s.Needed(); m.Host == 0 {
+		m.Peak = s.Peak
+	}
 	if m.Fits = m.Needed <= m.Limit; !m.Fits {
 		m.Why = "arguments and temporaries"
 	}

@@ -64,7 +64,7 @@ func gatherSeconds(t *testing.T) float64 {
 	return mc.seconds(collective{"all-gather", 2 << 20, r})
 }
 
-const clock = 197e12 / (4 * 2 * 128 * 128) // of v5e
+const pace = paceReached * 197e12 / (4 * 2 * 128 * 128) // cycles of v5e's in a second
 
 func TestLoopsMultiply(t *testing.T) {
 	s := newSmall()
@@ -74,7 +74,7 @@ func TestLoopsMultiply(t *testing.T) {
 	add(s.comp, working(500))
 	add(s.comp, &hlo.Instruction{Opcode: "while", Called: []*hlo.Computation{body, s.computation("condition")}, BackendConfig: []byte(`{"known_trip_count":{"n":"7"}}`)})
 	out := s.predict(t, Cycles)
-	require.InEpsilon(t, (500+7*1000)/clock, out.parts[Other], 1e-9)
+	require.InEpsilon(t, (500+7*1000)/pace, out.parts[Other], 1e-9)
 	require.InEpsilon(t, 7*gatherSeconds(t), out.parts[Communication], 1e-9)
 	n := out.transfers["all-gather dp_shard"]
 	require.Equal(t, int64(7), n.Count)
@@ -96,7 +96,7 @@ func TestUnknownLoops(t *testing.T) {
 	add(outer, &hlo.Instruction{Opcode: "while", Called: []*hlo.Computation{inner, s.computation("c1")}})
 	add(s.comp, &hlo.Instruction{Opcode: "while", Called: []*hlo.Computation{outer, s.computation("c2")}, BackendConfig: []byte(`{"known_trip_count":{"n":"9"}}`)})
 	out := s.predict(t, Cycles)
-	require.InEpsilon(t, 9*5*1000/clock, out.seconds(), 1e-9)
+	require.InEpsilon(t, 9*5*1000/pace, out.seconds(), 1e-9)
 	require.Equal(t, []string{"while.0"}, out.loops)
 }
 
@@ -109,7 +109,7 @@ func TestFurtherExchangesDoNotCount(t *testing.T) {
 	add(s.comp, working(500))
 	add(s.comp, &hlo.Instruction{Opcode: "while", Called: []*hlo.Computation{rest, s.computation("c")}, Metadata: hlo.Metadata{SourceFile: "/titan/models/decoder/moe_exchange.go"}})
 	out := s.predict(t, Cycles)
-	require.InEpsilon(t, 500/clock, out.seconds(), 1e-9)
+	require.InEpsilon(t, 500/pace, out.seconds(), 1e-9)
 	require.Empty(t, out.loops)
 }
 
@@ -120,8 +120,8 @@ func TestOverlap(t *testing.T) {
 	for name, c := range map[string]struct {
 		cycles, exposed float64
 	}{
-		"hidden":      {3 * g * clock, 0},
-		"half hidden": {1.5 * g * clock, 0.5 * g},
+		"hidden":      {3 * g * pace, 0},
+		"half hidden": {1.5 * g * pace, 0.5 * g},
 		"not at all":  {0, 2 * g},
 	} {
 		s := newSmall()
@@ -148,7 +148,7 @@ func TestHostTransfers(t *testing.T) {
 	add(s.comp, &hlo.Instruction{Opcode: "copy-done", Operands: []*hlo.Instruction{start}, Shape: host})
 	out := s.predict(t, Cycles)
 	require.Equal(t, float64(2<<24), out.hostBytes)
-	require.InEpsilon(t, float64(2<<24)/hostBandwidth-1000/clock, out.parts[Transfers], 1e-9)
+	require.InEpsilon(t, float64(2<<24)/hostBandwidth-1000/pace, out.parts[Transfers], 1e-9)
 }
 
 // Of a row that is written to or read from a stack in the host's memory the row

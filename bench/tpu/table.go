@@ -16,6 +16,9 @@ func (r result) figures() (f figures, kernels, sentHalf float64) {
 		cycles: p.Prediction.Cycles / 1e6, cpu: p.Compile.CPU, program: float64(p.Compile.ProgramBytes) / 1e3,
 		host: float64(p.Memory.Host) / (1 << 30),
 	}
+	if p.Memory.Peak == 0 { // not known: no more than this
+		f.peak = float64(p.Memory.Needed) / (1 << 30)
+	}
 	for _, t := range p.Prediction.Transfers {
 		f.sent += t.Wire / 1e9
 		if sentHalf += t.Wire / 1e9; t.Kind == "reduce-scatter" {
