@@ -9,7 +9,7 @@ import (
 // figures of a plan; sent has what devices send in a ring: (n-1)/n of an array that
 // is gathered or scattered over n devices, twice that of one that is added up. By
 // this count the figures of MaxText are what its parameters come to in bf16.
-func (r result) figures() (f figures, kernels, sentHalf float64) {
+func (r result) figures() (f figures, kernels float64) {
 	p := r.report
 	f = figures{
 		peak: float64(p.Memory.Peak) / (1 << 30), temp: float64(p.Memory.Temporaries) / (1 << 30),
@@ -21,11 +21,8 @@ func (r result) figures() (f figures, kernels, sentHalf float64) {
 	}
 	for _, t := range p.Prediction.Transfers {
 		f.sent += t.Wire / 1e9
-		if sentHalf += t.Wire / 1e9; t.Kind == "reduce-scatter" {
-			sentHalf -= t.Wire / 2e9
-		}
 	}
-	return f, p.Prediction.KernelCycles / 1e6, sentHalf
+	return f, p.Prediction.KernelCycles / 1e6
 }
 
 // maxTextBefore is what MaxText takes before it compiles, at least, in seconds.
@@ -35,17 +32,17 @@ const maxTextBefore = 30
 // takes of what it takes.
 func table(results []result) string {
 	var b strings.Builder
-	b.WriteString("| case | effort | | peak GiB | temporaries GiB | on the host GiB | cycles, millions | with kernels | sent GB | gradients halved | compiling, CPU s | StableHLO KB | before compiling |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| case | effort | | peak GiB | temporaries GiB | on the host GiB | cycles, millions | with kernels | sent GB | compiling, CPU s | StableHLO KB | before compiling |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range results {
-		t, kernels, half := r.figures()
+		t, kernels := r.figures()
 		m := r.maxText
 		row := func(first, second, who string, cells ...string) {
 			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", first, second, who, strings.Join(cells, " | "))
 		}
-		row(r.name, r.effort, "MaxText", number(m.peak, 3), number(m.temp, 3), onHost(m), number(m.cycles, 1), "", number(m.sent, 3), number(m.sent, 3), number(m.cpu, 0), number(m.program, 0), "30 s")
-		row("", "", "titan", number(t.peak, 3), number(t.temp, 3), onHost(t), number(t.cycles, 1), number(t.cycles+kernels, 1), number(t.sent, 3), number(half, 3), number(t.cpu, 0), number(t.program, 0), r.before.Round(10*time.Millisecond).String())
-		row("", "", "titan is", verdict(t.peak, m.peak), verdict(t.temp, m.temp), "", verdict(t.cycles, m.cycles), "", verdict(t.sent, m.sent), verdict(half, m.sent), verdict(t.cpu, m.cpu), verdict(t.program, m.program), verdict(r.before.Seconds(), maxTextBefore))
+		row(r.name, r.effort, "MaxText", number(m.peak, 3), number(m.temp, 3), onHost(m), number(m.cycles, 1), "", number(m.sent, 3), number(m.cpu, 0), number(m.program, 0), "30 s")
+		row("", "", "titan", number(t.peak, 3), number(t.temp, 3), onHost(t), number(t.cycles, 1), number(t.cycles+kernels, 1), number(t.sent, 3), number(t.cpu, 0), number(t.program, 0), r.before.Round(10*time.Millisecond).String())
+		row("", "", "titan is", verdict(t.peak, m.peak), verdict(t.temp, m.temp), "", verdict(t.cycles, m.cycles), "", verdict(t.sent, m.sent), verdict(t.cpu, m.cpu), verdict(t.program, m.program), verdict(r.before.Seconds(), maxTextBefore))
 	}
 	return b.String()
 }
