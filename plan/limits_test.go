@@ -49,7 +49,7 @@ var limitCases = []limitCase{
 	{"llama3_8b_v5e_256", "v5e:16x16", []string{"parallelism.data_parallel_replicate_degree=4"}, true},
 	{"qwen3_8b", "v6e:4x4", []string{"training.local_batch_size=5"}, true},
 	{"qwen3_8b", "v6e:4x4", []string{"training.local_batch_size=6"}, false},
-	{"llama3_70b_v5p_128", "v5p:4x4x8", []string{"parallelism.data_parallel_replicate_degree=4"}, true},
+	{"llama3_70b_v5p_128", "v5p:4x4x8", []string{"parallelism.data_parallel_replicate_degree=4", "training.local_batch_size=1", "activation_checkpoint.selective_ac_option=save_dot_with_context_except_mlp", "activation_checkpoint.save=[]"}, true},
 	{"llama3_405b", "tpu7x:4x8x8", []string{"training.local_batch_size=1", "activation_checkpoint.mode=selective", "activation_checkpoint.selective_ac_option=op", "activation_checkpoint.save=[\"attn_out\"]", "activation_checkpoint.offload=[]"}, false},
 }
 
