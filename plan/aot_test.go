@@ -69,6 +69,12 @@ func TestPlanIsCached(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left, "what the compiler writes down is cleared")
 
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := o
+	ended.Log = func(string, ...any) { cancel() } // while it compiles
+	_, err = Make(ctx, ended)
+	require.ErrorIs(t, err, context.Canceled, "no plan with what an interruption left unknown")
+
 	o.Child = []string{"false"} // what is known is not asked again
 	second, err := Make(context.Background(), o)
 	require.NoError(t, err)

@@ -113,6 +113,9 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 		out.Memory.mark()
 	}
 	code, problems := kernelCode(ctx, o, s.topology.Kind, m)
+	if err := ctx.Err(); err != nil {
+		return nil, err // and not a plan by rooflines
+	}
 	if err := out.predict(s, m, o.Quick, code); err != nil {
 		return nil, err
 	}

@@ -4,10 +4,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -35,8 +37,16 @@ func run(args []string) (code int) {
 	defer stop()
 	root := newRoot()
 	root.SetArgs(args)
+	out := &outcome{Writer: os.Stdout}
+	root.SetOut(out)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
+	var by signaled
+	switch {
+	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &by):
+		return interruptedBy(by.by)
+	case err == nil && out.err != nil:
+		err = fmt.Errorf("writing the output: %w", out.err)
+	case err == nil:
 		return 0
 	}
 	if err.Error() != "" {
@@ -66,6 +76,9 @@ func crash(args []string, r any, stack []byte) int {
 	return 70
 }
 
+// numberError is what the flags' parser says of a number besides what is wrong.
+var numberError = regexp.MustCompile(`: strconv\.\w+: parsing ".*?": `)
+
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "titan",
@@ -76,7 +89,8 @@ func newRoot() *cobra.Command {
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w; see `%s --help`", err, c.CommandPath())}
+		said := numberError.ReplaceAllString(err.Error(), ": ")
+		return usageError{fmt.Errorf("%s; see `%s --help`", said, c.CommandPath())}
 	})
 	root.AddCommand(newTrain(), newProfile(), newPlan(), newSweep(), newCompare(), newReport(), newGenerate(), newConfig(), newPlugin(), newDoctor(), newData(), newCache(), newCheckpoint(), newVersion())
 	return root

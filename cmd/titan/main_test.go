@@ -130,3 +130,16 @@ func TestCrash(t *testing.T) {
 		require.Contains(t, string(report), want)
 	}
 }
+
+// Output that cannot be written is a failure, whoever prints it.
+func TestFullOutput(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	stdout := os.Stdout
+	defer func() { os.Stdout = stdout }()
+	os.Stdout = full
+	for _, args := range [][]string{{"version"}, {"config", "list"}, {"plan", "--list-topologies"}} {
+		require.Equal(t, 1, run(args), "%v", args)
+	}
+}

@@ -115,8 +115,16 @@ func runPlan(c *cobra.Command, flags *planFlags) error {
 	if err := required(c, "config"); err != nil {
 		return err
 	}
-	if c.Flags().Changed("tries") && (flags.tries < 1 || !flags.choose) {
-		return usageError{errors.New("--tries is how many combinations --choose compiles, at least 1")}
+	switch {
+	case flags.tries < 1:
+		return usageError{fmt.Errorf("--tries is %d and must be at least 1: how many combinations --choose compiles besides the recipe", flags.tries)}
+	case c.Flags().Changed("tries") && !flags.choose:
+		return usageError{errors.New("--tries is for --choose: give that, too, or leave it out")}
+	case c.Flags().Changed("topology") && flags.topology == "":
+		return usageError{errors.New("--topology is empty: name one (titan plan --list-topologies), or leave it out for the recipe's")}
+	}
+	if err := checkOutputs(c, []string{"json"}, "html"); err != nil {
+		return err
 	}
 	if flags.topology != "" {
 		if _, err := mesh.ParseTopology(flags.topology); err != nil {

@@ -20,7 +20,7 @@ const grace = 3 * time.Second
 //
 // [signal.Reset] hands the signals over to a command that has its own ways.
 func endOnSignal() (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	asked, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
 	go func() {
@@ -29,18 +29,28 @@ func endOnSignal() (ctx context.Context, stop func()) {
 			return
 		case s := <-asked:
 			signal.Reset(os.Interrupt, syscall.SIGTERM)
-			cancel()
+			cancel(signaled{s.(syscall.Signal)})
 			select {
 			case <-done:
 			case <-time.After(grace):
-				fmt.Fprintln(os.Stderr, "titan: interrupted")
-				os.Exit(128 + int(s.(syscall.Signal)))
+				os.Exit(interruptedBy(s.(syscall.Signal)))
 			}
 		}
 	}()
 	return ctx, func() {
 		signal.Stop(asked)
 		close(done)
-		cancel()
+		cancel(nil)
 	}
+}
+
+// signaled is why the context of a command has ended.
+type signaled struct{ by syscall.Signal }
+
+func (s signaled) Error() string { return s.by.String() }
+
+// interruptedBy says so and returns the exit code for it.
+func interruptedBy(s syscall.Signal) int {
+	fmt.Fprintln(os.Stderr, "titan: interrupted")
+	return 128 + int(s)
 }

@@ -101,6 +101,9 @@ func (f *sweepFlags) spec(c *cobra.Command) (sweep.Spec, error) {
 	bad := func(format string, args ...any) (sweep.Spec, error) {
 		return s, usageError{fmt.Errorf(format+"; see `%s --help`", append(args, c.CommandPath())...)}
 	}
+	if err := checkOutputs(c, []string{"json", "csv", "markdown"}); err != nil {
+		return s, err
+	}
 	switch {
 	case s.Mode != sweep.NoMode && s.Mode != sweep.Weak && s.Mode != sweep.Strong:
 		return bad("--mode is %q and must be weak or strong", f.mode)
@@ -127,6 +130,9 @@ func (f *sweepFlags) spec(c *cobra.Command) (sweep.Spec, error) {
 			return bad("%s: %s", list.flag, strings.TrimPrefix(err.Error(), "sweep: "))
 		}
 		*list.to = n
+	}
+	if s.Mode == sweep.NoMode && len(s.Chips)+len(s.Devices) > 1 {
+		return bad("--mode is needed with several numbers of chips or devices: weak (the work of a device stays the same) or strong (that of a step)")
 	}
 	for _, text := range f.vary {
 		v, err := sweep.ParseVary(text)

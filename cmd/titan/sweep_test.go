@@ -29,6 +29,8 @@ func TestSweepMistakes(t *testing.T) {
 		{[]string{"--config", "qwen3_moe_debug", "--name", "../x"}, 2, `--name is "../x"`},
 		{[]string{"--config", "qwen3_moe_debug", "--reference", "qwen3_235b_v8x", "--vary", "debug.seed=1"}, 1, `did you mean "qwen3_235b_v7x"?`},
 		{[]string{"--config", "qwen3_moe_debug", "--mode", "weak"}, 1, "weak mode needs several numbers"},
+		{[]string{"--config", "qwen3_moe_debug", "--devices", "1,2"}, 2, "--mode is needed with several numbers"},
+		{[]string{"--config", "qwen3_moe_debug", "--mode", "weak", "--devices", "1,2", "--csv", "-", "--markdown", "-"}, 2, "--csv and --markdown are both -"},
 		{[]string{"--config", "qwen3_moe_debug", "--plan", "--mode", "weak", "--topologies", "v5e:3x3"}, 1, "the nearest valid shape is v5e:2x4"},
 	} {
 		code, out, errs := titan(t, append([]string{"sweep"}, c.args...)...)

@@ -31,11 +31,12 @@ func Write(path string, data []byte) (err error) {
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".titan-*.tmp")
 	if err != nil {
-		return err
+		return named(path, err)
 	}
 	defer func() {
 		if err != nil {
 			_ = os.Remove(f.Name())
+			err = named(path, err)
 		}
 	}()
 	_, err = f.Write(data)
@@ -57,4 +58,17 @@ func Write(path string, data []byte) (err error) {
 	}
 	_ = d.Sync() // likewise
 	return d.Close()
+}
+
+// named says err of path, not of the temporary file that stands for it.
+func named(path string, err error) error {
+	var p *fs.PathError
+	var l *os.LinkError
+	switch {
+	case errors.As(err, &p):
+		err = p.Err
+	case errors.As(err, &l):
+		err = l.Err
+	}
+	return fmt.Errorf("%s: %w", path, err)
 }

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"titan/pjrt"
@@ -203,7 +204,7 @@ func (c *Cache) read(key string, out *Outcome) (header, []byte, error) {
 	path := c.file(key)
 	head, blob, err := readEntry(path, key)
 	switch {
-	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR): // storing says what the folder is
 		out.why("not in the compile cache yet")
 	case err != nil:
 		out.why("the cached entry %s is unusable: %v", filepath.Base(path), err)
