@@ -37,7 +37,7 @@ func run(args []string) (code int) {
 	defer stop()
 	root := newRoot()
 	root.SetArgs(args)
-	out := &outcome{Writer: os.Stdout}
+	out := &checkedOutput{Writer: os.Stdout}
 	root.SetOut(out)
 	err := root.ExecuteContext(ctx)
 	var by signaled

@@ -54,14 +54,14 @@ func checkOutputs(c *cobra.Command, piped []string, flags ...string) error {
 	return nil
 }
 
-// outcome is an output that remembers what went wrong: those who print to it need not
+// checkedOutput is one that remembers what went wrong: those who print to it need not
 // look.
-type outcome struct {
+type checkedOutput struct {
 	io.Writer
 	err error
 }
 
-func (o *outcome) Write(b []byte) (int, error) {
+func (o *checkedOutput) Write(b []byte) (int, error) {
 	n, err := o.Writer.Write(b)
 	if err != nil && o.err == nil {
 		o.err = err
