@@ -71,8 +71,7 @@ func account(t *testing.T, plugin string, s *traced, step *train.Step, level int
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	job := accountJob{Plugin: plugin, Topology: s.topology.String(), Program: []byte(step.Module.StableHLO()), Options: train.CompileOptions(s.mesh, train.PlatformOf(s.recipe))}
-	job.Options.OptLevel = level
+	job := accountJob{Plugin: plugin, Topology: s.topology.String(), Program: []byte(step.Module.StableHLO()), Options: train.CompileOptionsAt(s.mesh, train.PlatformOf(s.recipe), level)}
 	var in, stdout, stderr bytes.Buffer
 	require.NoError(t, gob.NewEncoder(&in).Encode(job))
 	dir := t.TempDir()

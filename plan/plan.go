@@ -194,10 +194,11 @@ func (s *traced) fit(t *topology, o Options, out *Report) (*compilecache.Ahead, 
 
 // compile compiles the step, or takes it from the cache.
 func (s *traced) compile(t *topology, o Options) (*compilecache.Ahead, compilecache.Outcome, error) {
-	c := train.CompileOptions(s.mesh, train.PlatformOf(s.recipe))
-	if c.OptLevel = o.Level; o.Quick {
-		c.OptLevel = pjrt.LevelO0
+	level := o.Level
+	if o.Quick {
+		level = pjrt.LevelO0
 	}
+	c := train.CompileOptionsAt(s.mesh, train.PlatformOf(s.recipe), level)
 	cache := o.Cache
 	if cache == nil {
 		cache = compilecache.Open("")

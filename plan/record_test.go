@@ -50,10 +50,11 @@ func program(t *testing.T, name string, s *traced, quick bool) *hlo.Module {
 	t.Helper()
 	path := filepath.Join("testdata", name+".pb.gz")
 	if *record {
-		o := train.CompileOptions(s.mesh, train.PlatformOf(s.recipe))
+		level := 0
 		if quick {
-			o.OptLevel = pjrt.LevelO0
+			level = pjrt.LevelO0
 		}
+		o := train.CompileOptionsAt(s.mesh, train.PlatformOf(s.recipe), level)
 		_, code, err := xlatest.CompileTPU(t, s.topology.SliceName(), s.step.Module.StableHLOWithLocations(), o).OptimizedProgram()
 		require.NoError(t, err)
 		var b bytes.Buffer

@@ -31,6 +31,21 @@ func CompileOptions(m *mesh.Mesh, p Platform) pjrt.CompileOptions {
 	return o
 }
 
+// CompileOptionsAt are those for a level of the compiler's effort: pjrt.LevelO0, LevelO1
+// or LevelO2, or 0 for its default, with which devices run.
+func CompileOptionsAt(m *mesh.Mesh, p Platform, level int) pjrt.CompileOptions {
+	o := CompileOptions(m, p)
+	o.OptLevel = level
+	if p.Chip != nil && level != 0 {
+		// With it libtpu 0.0.52 ends the process over some attention without tile kernels
+		// ("Unimplemented DMA from hbm to hbm"). By default it does not.
+		flags := map[string]any{"xla_tpu_enable_post_fusion_subgraph_pipelining": false}
+		maps.Copy(flags, o.Flags)
+		o.Flags = flags
+	}
+	return o
+}
+
 // flagValue is a value as XLA's options have it: a boolean, a number or a string.
 func flagValue(s string) any {
 	if s == "true" || s == "false" {

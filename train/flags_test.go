@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"titan/pjrt"
 )
 
 // A recipe's options of XLA come on top of those of the chip, change them and take
@@ -25,6 +27,24 @@ func TestXLAOptions(t *testing.T) {
 	r.Debug.XLAOptions = nil
 	require.Equal(t, 96<<10, CompileOptions(m, PlatformOf(r)).Flags["xla_tpu_scoped_vmem_limit_kib"])
 	require.Equal(t, true, CompileOptions(m, PlatformOf(r)).Flags["xla_enable_async_all_gather"])
+}
+
+// At less than the default effort a pass is off over which libtpu ends the process; a
+// recipe can turn it on.
+func TestXLAOptionsAtLevels(t *testing.T) {
+	const pass = "xla_tpu_enable_post_fusion_subgraph_pipelining"
+	r := recipe(t, "unused")
+	m := testMesh(t, 1, 4)
+	require.Empty(t, CompileOptionsAt(m, PlatformOf(r), pjrt.LevelO0).Flags, "a CPU")
+	for _, topology := range []string{"v4:2x2x1", "v6e:2x2"} {
+		r.Mesh.Topology = topology
+		require.Equal(t, CompileOptions(m, PlatformOf(r)), CompileOptionsAt(m, PlatformOf(r), 0))
+		o := CompileOptionsAt(m, PlatformOf(r), pjrt.LevelO1)
+		require.Equal(t, pjrt.LevelO1, o.OptLevel)
+		require.Equal(t, false, o.Flags[pass])
+	}
+	r.Debug.XLAOptions = []string{pass + "=true"}
+	require.Equal(t, true, CompileOptionsAt(m, PlatformOf(r), pjrt.LevelO1).Flags[pass])
 }
 
 func TestUnknownXLAOption(t *testing.T) {

@@ -63,7 +63,7 @@ func modelOptions(r *configs.Recipe, model *decoder.Config, p Platform, m *mesh.
 	}
 	if p.Chip != nil {
 		o.RopeProduct = true
-		o.Attention.Block = plainBlock(local*max(1, model.Heads/along(parallel.AxisTensor)), tokens, p.Chip.Kind)
+		o.Attention.Block = plainBlock(local*max(1, model.Heads/along(parallel.AxisTensor)), tokens)
 	}
 	useKernels(&o, r.Kernels, p)
 	return o
@@ -88,17 +88,12 @@ func lossChunks(rows, S, vocab int, p Platform) int {
 // plainBlock is the number of queries and keys that attention without tile kernels
 // treats at once on a TPU, for so many heads and S tokens: a quarter of S, if scores,
 // in f32, take 256 MiB at most. The compiler takes as long for small blocks as for
-// large ones, and matrix units work worse with them. At little effort libtpu 0.0.52
-// ends the process over four blocks of one size for tpu7x ("Unimplemented DMA from hbm
-// to hbm"); there the last is smaller.
-func plainBlock(heads, S int, kind string) int {
+// large ones, and matrix units work worse with them.
+func plainBlock(heads, S int) int {
 	const most, lanes = 256 << 20, 128
 	block := (S/4 + lanes - 1) / lanes * lanes
 	for block > lanes && 4*heads*block*S > most {
 		block = (block/2 + lanes - 1) / lanes * lanes
-	}
-	if kind == "tpu7x" && 4*block == S {
-		block += lanes
 	}
 	return max(block, lanes)
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -88,4 +90,16 @@ func TestPlanChooses(t *testing.T) {
 	require.Less(t, best.Passes, 8)
 	require.Equal(t, 32, r.Sequences)
 	require.Contains(t, r.String(), "chosen    --set ")
+}
+
+// Attention without tile kernels over which libtpu ended the process at little effort,
+// in a process of its own.
+func TestPlainAttentionAtLittleEffort(t *testing.T) {
+	xlatest.TPU(t)
+	cmd := exec.Command(os.Args[0], "plan", "--config", "llama3_8b", "--topology", "v6e:2x2", "--quick", "--no-cache", "--set", "kernels.attention=plain",
+		"--set", "model.override.n_layers=1", "--set", "model.override.vocab_size=8192", "--set", "training.seq_len=1024", "--set", "training.local_batch_size=2",
+		"--set", "activation_checkpoint.mode=full", "--set", "activation_checkpoint.offload=[]")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "memory    fits")
 }
