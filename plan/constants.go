@@ -67,7 +67,6 @@ var matrixFlops = map[string]float64{
 type machine struct {
 	chip  mesh.Chip
 	clock float64 // cycles/s
-	pace  float64 // of the compiler's cycles, those done in a second
 	peak  float64 // bf16 FLOP/s of a device
 	hbm   float64 // bytes/s of a device
 }
@@ -81,6 +80,8 @@ func newMachine(kind string) (machine, error) {
 	if !ok {
 		return machine{}, fmt.Errorf("plan: the matrix units of %s are not known", c.Kind)
 	}
-	clock := c.PeakBF16PerDevice() / flops
-	return machine{chip: c, clock: clock, pace: clock * paceReached, peak: c.PeakBF16PerDevice(), hbm: c.HBMBandwidthPerDevice()}, nil
+	return machine{chip: c, clock: c.PeakBF16PerDevice() / flops, peak: c.PeakBF16PerDevice(), hbm: c.HBMBandwidthPerDevice()}, nil
 }
+
+// pace is how many of the compiler's cycles are done in a second.
+func (m machine) pace() float64 { return m.clock * paceReached }

@@ -21,8 +21,8 @@ func TestTimeOfKernels(t *testing.T) {
 	require.NoError(t, err)
 	got, err := m.callTime(g, e)
 	require.NoError(t, err)
-	issue := (500 + 10*1400.0 + 20*1100 + 30*100) / m.pace
-	waits := 1e-6 + 20*(10e-6-1100/m.pace)
+	issue := (500 + 10*1400.0 + 20*1100 + 30*100) / m.pace()
+	waits := 1e-6 + 20*(10e-6-1100/m.pace())
 	require.InEpsilon(t, issue, got.issue, 1e-9)
 	require.InEpsilon(t, waits, got.waits, 1e-9)
 	require.InEpsilon(t, issue+waits, got.seconds, 1e-9)
@@ -33,8 +33,8 @@ func TestTimeOfKernels(t *testing.T) {
 	e.Steps = []kernels.Steps{{Count: 30, Ran: "10", Bytes: 1}, {Count: 30, Ran: "10", Bytes: m.hbm * 1e-3}}
 	got, err = m.callTime(g, e)
 	require.NoError(t, err)
-	require.InEpsilon(t, (500+60*1100*2.0/3)/m.pace, got.issue, 1e-9)
-	require.InEpsilon(t, e.Ends/m.hbm+30*2.0/3*(2e-3-1100/m.pace), got.waits, 1e-9)
+	require.InEpsilon(t, (500+60*1100*2.0/3)/m.pace(), got.issue, 1e-9)
+	require.InEpsilon(t, e.Ends/m.hbm+30*2.0/3*(2e-3-1100/m.pace()), got.waits, 1e-9)
 }
 
 func TestBranchesOfConditionals(t *testing.T) {

@@ -121,7 +121,7 @@ func (m machine) callTime(g llo.Grid, e kernels.Expected) (callTime, error) {
 	// Of an odd number of steps one core gets one more.
 	share := float64((e.Parallel+cores-1)/cores) / float64(e.Parallel)
 	bandwidth := m.hbm / float64(cores)
-	t := callTime{issue: float64(g.Outside) / m.pace, waits: e.Ends / m.hbm}
+	t := callTime{issue: float64(g.Outside) / m.pace(), waits: e.Ends / m.hbm}
 	for _, s := range e.Steps {
 		taken := make([]bool, len(g.Branches))
 		for k, ran := range s.Ran {
@@ -129,7 +129,7 @@ func (m machine) callTime(g llo.Grid, e kernels.Expected) (callTime, error) {
 				taken[branch[k]] = true
 			}
 		}
-		issue := float64(g.Cycles(taken)) / m.pace
+		issue := float64(g.Cycles(taken)) / m.pace()
 		t.issue += s.Count * share * issue
 		t.waits += s.Count * share * max(0, s.Bytes/bandwidth-issue)
 	}

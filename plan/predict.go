@@ -100,7 +100,7 @@ func Predict(m *hlo.Module, o PredictOptions) (*Prediction, error) {
 			t.parts[Bubble] += waste
 		}
 	}
-	p := &Prediction{Basis: basis, Seconds: t.seconds(), Flops: sum(t.flops[:]), MemoryBytes: t.memory, Estimated: t.estimated, Kernels: t.kernels, Cycles: t.cycles, KernelCycles: t.kernels * mc.pace, HostBytes: t.hostBytes, GuessedLoops: t.loops}
+	p := &Prediction{Basis: basis, Seconds: t.seconds(), Flops: sum(t.flops[:]), MemoryBytes: t.memory, Estimated: t.estimated, Kernels: t.kernels, Cycles: t.cycles, KernelCycles: t.kernels * mc.pace(), HostBytes: t.hostBytes, GuessedLoops: t.loops}
 	for k, s := range t.parts {
 		if s > 0 {
 			p.Parts = append(p.Parts, Share{Part(k).String(), s, t.flops[k], Part(k)})

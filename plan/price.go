@@ -29,7 +29,7 @@ func (w *walker) time(i *hlo.Instruction, b *block) float64 {
 	if n, ok := i.EstimatedCycles(); ok && n >= 0 && n < maxCycles {
 		w.out.cycles += float64(n) * b.times
 		if w.basis == Cycles {
-			return float64(n) / m.pace
+			return float64(n) / m.pace()
 		}
 	}
 	if i.FusionKind == "kCustom" && len(w.ends[i]) > 0 {

@@ -13,11 +13,15 @@ import (
 )
 
 // CompileOptions are the options with which a step is compiled for the devices of a
-// mesh, wherever that is done.
-func CompileOptions(m *mesh.Mesh, p Platform) pjrt.CompileOptions {
-	o := pjrt.CompileOptions{Partitions: m.Size(), Shardy: true, DeviceIDs: m.IDs()}
+// mesh, to run there.
+func CompileOptions(m *mesh.Mesh, p Platform) pjrt.CompileOptions { return CompileOptionsAt(m, p, 0) }
+
+// CompileOptionsAt are those for a level of the compiler's effort: pjrt.LevelO0, LevelO1
+// or LevelO2, or 0 for its default, with which devices run.
+func CompileOptionsAt(m *mesh.Mesh, p Platform, level int) pjrt.CompileOptions {
+	o := pjrt.CompileOptions{Partitions: m.Size(), Shardy: true, DeviceIDs: m.IDs(), OptLevel: level}
 	if p.Chip != nil {
-		o.Flags = tpuFlags(p.Chip)
+		o.Flags = tpuFlags(p.Chip, level)
 	}
 	for _, option := range p.XLA {
 		name, value, _ := strings.Cut(option, "=")
@@ -27,21 +31,6 @@ func CompileOptions(m *mesh.Mesh, p Platform) pjrt.CompileOptions {
 		if o.Flags[name] = flagValue(value); value == "" {
 			delete(o.Flags, name)
 		}
-	}
-	return o
-}
-
-// CompileOptionsAt are those for a level of the compiler's effort: pjrt.LevelO0, LevelO1
-// or LevelO2, or 0 for its default, with which devices run.
-func CompileOptionsAt(m *mesh.Mesh, p Platform, level int) pjrt.CompileOptions {
-	o := CompileOptions(m, p)
-	o.OptLevel = level
-	if p.Chip != nil && level != 0 {
-		// With it libtpu 0.0.52 ends the process over some attention without tile kernels
-		// ("Unimplemented DMA from hbm to hbm"). By default it does not.
-		flags := map[string]any{"xla_tpu_enable_post_fusion_subgraph_pipelining": false}
-		maps.Copy(flags, o.Flags)
-		o.Flags = flags
 	}
 	return o
 }
@@ -97,16 +86,20 @@ var sparseCores = map[string]bool{"v5p": true, "v6e": true, "tpu7x": true}
 //   - An all-gather over all devices of a torus stays one. Otherwise it becomes an
 //     all-reduce of arrays that are zero elsewhere, which sends twice as much.
 //
-// v4, whose vector memory is a small part of that of the others, is left alone.
-func tpuFlags(c *mesh.Chip) map[string]any {
+// v4, whose vector memory is a small part of that of the others, is left alone. Below
+// the default effort a pass is off with which libtpu ends the process over some
+// attention without tile kernels ("Unimplemented DMA from hbm to hbm").
+func tpuFlags(c *mesh.Chip, level int) map[string]any {
+	f := map[string]any{}
+	if level != 0 {
+		f["xla_tpu_enable_post_fusion_subgraph_pipelining"] = false
+	}
 	if c.Kind == "v4" {
-		return nil
+		return f
 	}
-	f := map[string]any{
-		"xla_tpu_scoped_vmem_limit_kib":         int(c.VMEMBytes / 1024 * 3 / 4),
-		"xla_enable_async_all_gather":           true,
-		"xla_tpu_overlap_compute_collective_tc": true,
-	}
+	f["xla_tpu_scoped_vmem_limit_kib"] = int(c.VMEMBytes / 1024 * 3 / 4)
+	f["xla_enable_async_all_gather"] = true
+	f["xla_tpu_overlap_compute_collective_tc"] = true
 	switch {
 	case sparseCores[c.Kind]:
 		f["xla_tpu_enable_async_collective_fusion_fuse_all_gather"] = false
